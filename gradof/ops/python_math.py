@@ -3,6 +3,8 @@
     math.log(x[0])        %0 : f64[] = log(%x0)
                           %1 : f64[] = math_result[function='log'](%0, %x0)
 
+The operators of floats are functions, too: `truediv`, `floordiv`, `mod`, `float_pow`.
+
 numpy has a nan or an infinity where Python raises. So a nan of numbers that are none, and an
 infinity of finite ones, are Python's to compute again.
 """
@@ -10,17 +12,34 @@ infinity of finite ones, are Python's to compute again.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gradof.errors import InferenceError
+from gradof.errors import DataDependentError, InferenceError
 from gradof.ir.attrs import Attr
 from gradof.ir.types import F64, TensorType, Type
 from gradof.ops.expr import Expr
 from gradof.ops.registry import Family, op
 
 _NUMBER = TensorType(F64, ())
-_FUNCTIONS = {name: value for name, value in vars(math).items() if callable(value)}
+
+
+def _float_pow(x: float, y: float) -> float:
+    made: float | complex = x**y
+    if isinstance(made, complex):
+        raise DataDependentError(
+            f"{x} ** {y} is complex in Python",
+            hint="use np.power, which gives nan there, or complex numbers",
+        )
+    return made
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: value for name, value in vars(math).items() if callable(value)},
+    "truediv": operator.truediv, "floordiv": operator.floordiv, "mod": operator.mod,
+    "float_pow": _float_pow,
+}  # fmt: skip
 
 
 def _infer(inputs: Sequence[Type], attrs: Mapping[str, Attr]) -> tuple[Type, ...]:

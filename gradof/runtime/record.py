@@ -127,8 +127,7 @@ class Tracing:
                 eager.traced()
                 return made
             finally:  # one that fails costs as much
-                same = call.key if is_known else None
-                self.cache.shapes.took(call, thread_time() - start, same)
+                self.cache.shapes.took(call, thread_time() - start, is_known)
         except ColdCache as error:
             self.cache.misses -= 1
             if may_run_eagerly and eager.may_warm(call.key):
@@ -145,9 +144,8 @@ class Tracing:
     def _waits(self, call: Call, is_known: bool, inside: Any) -> NotYet | None:
         if not is_known:
             return self.cache.shapes.waits(call, self.name, self.cache.eager.fail_alike(self.fn))
-        if inside:
-            return self.cache.shapes.waits_inside(call, inside, self.name)
-        return self.cache.shapes.waits_on_path(call, self.function.paths(call), self.name)
+        paths = () if inside else self.function.paths(call)
+        return self.cache.shapes.waits_again(call, inside, paths, self.name)
 
     @property
     def name(self) -> str:

@@ -78,20 +78,22 @@ class Shapes:
             return _not_yet(name)
         return self._waits(call, _kinds(call), call.key, name, fails)
 
-    def waits_inside(self, call: Call, inside: Any, name: str) -> NotYet | None:
-        """The same, of what tensors are `inside` the objects among its arguments."""
-        return self._waits(call, call.key, (call.key, inside), name)
-
-    def waits_on_path(self, call: Call, paths: Sequence[Decisions], name: str) -> NotYet | None:
-        """The same, of a call that takes another path than these, as long as it is timed."""
+    def waits_again(
+        self, call: Call, inside: Any, paths: Sequence[Decisions], name: str
+    ) -> NotYet | None:
+        """The same, of a known signature: by the tensors `inside` the objects among its arguments,
+        or because it takes another path than these, as long as calls are timed.
+        """
+        if inside:
+            return self._waits(call, call.key, (call.key, inside), name)
         if not paths or call.library != "torch" or not _is_timed(call):
             return None
         return self._waits(call, call.key, (call.key, "path"), name, paths=paths)
 
-    def took(self, call: Call, seconds: float, known: Any) -> None:
-        """Note the processor time of a trace; `known` is the signature of one that is not new."""
+    def took(self, call: Call, seconds: float, is_known: bool) -> None:
+        """Note the processor time of a trace, of a call whose signature had one before."""
         self._note_compiled()
-        self._latest = self._traces.setdefault(_kinds(call) if known is None else known, [])
+        self._latest = self._traces.setdefault(call.key if is_known else _kinds(call), [])
         self._latest.append(seconds)
 
     def _note_compiled(self) -> None:

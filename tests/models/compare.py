@@ -96,7 +96,7 @@ def _runnable(name: str, outcome: Outcome) -> tuple[Any, dict[str, Any]] | None:
     for sizes in SIZES:
         try:
             config = shrunk(kind, sizes)
-            if sizes != "fixed" and _is_large(class_name, config):
+            if sizes not in ("fixed", "filled") and _is_large(class_name, config):
                 reasons.append(f"more than {LARGEST:,} parameters")
                 continue
             _seed(0)

@@ -45,6 +45,10 @@ def labelled(model: Any, inputs: dict[str, Tensor]) -> Iterator[dict[str, Tensor
     """The inputs with each kind of labels that the head may take; last, without any."""
     names = inspect.signature(model.forward).parameters
     batch = next(iter(inputs.values())).shape[0]
+    if type(model).__name__.endswith("MultipleChoice"):
+        chosen = {name: torch.stack([x, x.flip(0)], 1) for name, x in inputs.items()}
+        yield {**chosen, "labels": torch.arange(batch) % 2}
+        return
     if "start_positions" in names and "labels" not in names:
         yield {**inputs, "start_positions": torch.ones(batch, dtype=torch.long),
                "end_positions": torch.full((batch,), 3)}  # fmt: skip

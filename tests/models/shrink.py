@@ -4,11 +4,11 @@
 >>> small.n_layer, small.n_embd, small.n_head, small.vocab_size
 (2, 64, 4, 128)
 
-Three ways are tried, `SIZES` in order. "fixed" gives each kind of field one size (a width is 64, a
-number of heads 4). "divided" divides all widths of a config and its parts by one number and keeps
-the numbers of heads, which keeps what the fields of one architecture have to do with each other.
-"stated" keeps the widths, and has fewer layers, words, experts and pixels. None knows an
-architecture by name.
+Four ways are tried, `SIZES` in order. "fixed" gives each kind of field one size (a width is 64, a
+number of heads 4). "filled" also states what the default leaves out (a size of heads). "divided"
+divides all widths of a config and its parts by one number and keeps the numbers of heads, which
+keeps what the fields of one architecture have to do with each other. "stated" keeps the widths, and
+has fewer layers, words, experts and pixels. None knows an architecture by name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import re
 from collections.abc import Callable
 from typing import Any, Literal
 
-Sizes = Literal["fixed", "divided", "stated"]
-SIZES: tuple[Sizes, ...] = ("fixed", "divided", "stated")
+Sizes = Literal["fixed", "filled", "divided", "stated"]
+SIZES: tuple[Sizes, ...] = ("fixed", "filled", "divided", "stated")
+_FIXED = ("fixed", "filled")
 
 VOCABULARY = 128
 WIDTH, INNER, HEADS, KEY_VALUE_HEADS, LAYERS, EXPERTS = 64, 128, 4, 2, 2, 4
@@ -29,7 +30,8 @@ _LAYERS = re.compile(
     r"(^|_)(n_|num_)?(hidden_)?(layers?|blocks)$|(layers|depth)(_number)?$|^n_layers?$|^depths$"
     r"|num_.*_layers$|_layers_num$|_num_layers$|num_block"
 )
-_NO_COUNT = re.compile(r"(_idx|_index|_indices|_ids?|_type|_types|layers_to|first_k|_freq|step)")
+_NO_COUNT = re.compile(r"(_idx|_index|_indices|_ids?|_type|_types|layers_to|first_k|_freq|step"
+                       r"|proj_layers)")
 _KEY_VALUE = re.compile(r"(key_value_heads|kv_heads|num_kv_heads|n_head_kv|num_key_value)")
 _HEADS = re.compile(r"(attention_heads|^n_heads?$|num_heads|_heads$|^heads$|num_head$)")
 _HEAD_DIM = re.compile(r"(head_dim|head_size|d_kv|dim_head|channels_per_head)")
@@ -75,7 +77,7 @@ class _Rule:
     def width(self, value: int, fixed: int) -> int:
         if self.sizes == "stated":
             return value
-        if self.sizes == "fixed":
+        if self.sizes in _FIXED:
             return min(value, fixed)
         return max(value // self.divisor, 8) if value >= _LARGE else value
 
@@ -98,7 +100,7 @@ class _Rule:
 
 
 def _fixed_only(small: int) -> Callable[[_Rule, int], int]:
-    return lambda rule, value: min(value, small) if rule.sizes == "fixed" else value
+    return lambda rule, value: min(value, small) if rule.sizes in _FIXED else value
 
 
 # What says nothing of sizes, or follows from the number of stages.
@@ -139,8 +141,12 @@ def _shrink(config: Any, rule: _Rule) -> Any:
         elif name not in _LEFT_OUT:
             fields[name] = _value(name, value, rule, config, layers)
     fields = {k: v.to_dict() if _is_config(v) else v for k, v in fields.items()}
-    if rule.sizes == "fixed" and isinstance(fields.get("head_dim"), int):
+    if rule.sizes in _FIXED and isinstance(fields.get("head_dim"), int):
         fields["head_dim"] = min(fields["head_dim"], WIDTH // HEADS)
+    if rule.sizes == "filled":
+        filled = {"head_dim": WIDTH // HEADS, "num_key_value_heads": KEY_VALUE_HEADS,
+                  "vocab_size": VOCABULARY, "pad_token_id": 0}  # fmt: skip
+        fields |= {k: v for k, v in filled.items() if k in stated and fields.get(k) is None}
     return type(config)(**fields)
 
 
@@ -155,6 +161,8 @@ def _value(name: str, value: Any, rule: _Rule, config: Any, layers: int | None) 
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int):
+        if value != layers and _LAYERS.search(name) and _is_length(value, config):
+            return value  # of convolutions, whose sizes are lists
         return rule.number(name, value, config)
     if isinstance(value, (list, tuple)):
         if name.endswith("section"):
@@ -169,6 +177,11 @@ def _value(name: str, value: Any, rule: _Rule, config: Any, layers: int | None) 
     if isinstance(value, dict) and value and all(isinstance(k, str) for k in value):
         return {k: _value(k, v, rule, config, layers) for k, v in value.items()}
     return value
+
+
+def _is_length(value: int, config: Any) -> bool:
+    lists = [v for v in vars(config).values() if isinstance(v, (list, tuple))]
+    return any(len(v) == value and all(type(n) is int for n in v) for v in lists)
 
 
 def _ends(value: Any) -> list[Any]:
@@ -193,7 +206,7 @@ def _sections(value: Any, rule: _Rule, config: Any) -> Any:
 def _layers_of(config: Any) -> int | None:
     for name in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
         found = getattr(config, name, None)
-        if isinstance(found, int):
+        if isinstance(found, int) and "stage" not in config.attribute_map.get(name, name):
             return found
     return None
 

@@ -58,15 +58,20 @@ class Later:
         found: np.dtype[Any] = self.memory.dtype
         return found
 
+_OF_PYTHON = {"f": float, "c": complex, "i": int, "u": int, "b": bool}
+
 
 class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
     """See the module docstring. `expr` is the SSA value now, `concrete` numpy's array.
 
     `memory` is that array, too, but its elements may not be there yet (`deferred`). `kind` is a
-    number of its dtype, shape, strides and `is_scalar`, in keys of `templates`.
+    number of its dtype, shape, strides, `is_scalar` and `is_python`, in keys of `templates`; the
+    last says that it is a number of Python's (`tracer.numpy.floats`).
     """
 
-    __slots__ = ("_expr", "_version", "is_scalar", "kind", "link", "memory", "recorder")
+    __slots__ = (
+        "_expr", "_version", "is_python", "is_scalar", "kind", "link", "memory", "recorder",
+    )  # fmt: skip
     memory: np.ndarray[Any, Any]
     __hash__ = PythonValues.__hash__
     __array_priority__ = 1000
@@ -81,6 +86,7 @@ class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
             waits = type(concrete) is Later
             self.memory = concrete.memory if waits else np.asarray(concrete)
             self.is_scalar = waits or isinstance(concrete, np.generic)
+        self.is_python = False
         self._version = 0
         self.link = link
         self.lie_in(self.memory, expr)
@@ -88,6 +94,8 @@ class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
     # isinstance(x, np.ndarray) holds, so that code which asks takes the branch it takes in numpy
     @property  # type: ignore[misc]
     def __class__(self) -> type:
+        if self.is_python:
+            return _OF_PYTHON[self.memory.dtype.kind]
         return self.memory.dtype.type if self.is_scalar else np.ndarray
 
     # --- values and mutation ----------------------------------------------------------------
@@ -134,7 +142,9 @@ class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
     def lie_in(self, memory: np.ndarray[Any, Any], expr: Expr) -> None:
         """Have this value, and this memory of numpy's."""
         self.memory, self._expr = memory, expr
-        self.kind = kind_of((memory.dtype, memory.shape, memory.strides, self.is_scalar))
+        self.kind = kind_of(
+            (memory.dtype, memory.shape, memory.strides, self.is_scalar, self.is_python)
+        )
 
     def become(self, other: TracedArray) -> None:
         """Be another array of the same type, of which nobody else knows."""

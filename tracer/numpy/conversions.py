@@ -25,7 +25,7 @@ from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.callees import is_type
 from gradof.tracer.numpy.creation import replacements
 from gradof.tracer.numpy.deferred import memories
-from gradof.tracer.numpy.numbers import as_python
+from gradof.tracer.numpy.floats import as_float, as_python
 from gradof.tracer.numpy.operands import contains_traced
 
 
@@ -90,12 +90,6 @@ class _Typed(Conversion):
         shape = self.cls(np.zeros(x.shape, x.dtype)).shape  # float64 of one element is a number
         made = np.reshape(x.astype(np.dtype(self.cls)), shape)
         return made if shape else made[()]
-
-
-def as_float(x: Any) -> Any:
-    """One number as Python's own: where it is stored or returned it is a float."""
-    dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
-    return as_python(np.copy(x).astype(dtype)[()])  # another object: x itself stays numpy's
 
 
 def as_int(x: Any) -> Any:

@@ -23,7 +23,8 @@ from gradof.ops.expr import Expr, F
 from gradof.tracer.numpy.active import OVERRIDES
 from gradof.tracer.numpy.array import Later, TracedArray
 from gradof.tracer.numpy.calls import function_call
-from gradof.tracer.numpy.numbers import in_function
+from gradof.tracer.numpy.floats import as_numpys, give_way
+from gradof.tracer.numpy.numbers import MIXED, in_function
 from gradof.tracer.numpy.outs import out_by_name
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
 from gradof.tracer.numpy.view import View
@@ -70,6 +71,11 @@ def record_function(
     Raises UnsupportedOpError for a function without adaptor or a way to call it that has none, and
     DataDependentShapeError; numpy's own errors for wrong arguments come first.
     """
+    if recorder.told.floats:
+        if func in MIXED:
+            first = args[:1] if func is np.where else ()  # the condition has no say in the dtype
+            args = (*first, *give_way(recorder, args[len(first) :]))
+        args, kwargs = as_numpys(args), as_numpys(kwargs)
     if OVERRIDES and func in OVERRIDES:
         return OVERRIDES[func](*args, **kwargs)
     if len(args) > 1:

@@ -2,8 +2,7 @@
 
     math.sin(x[0]) + math.hypot(x[1], 2.0)
 
-They compute in double precision, as Python does. The result has the dtype of the operand, for it
-has to give way to other arrays' as a Python number would.
+They compute in double precision, as Python does, and the result is a number of Python's (`floats`).
 
 Note [Errors of math]
 Where Python raises, numpy has a nan or an infinity. The trace asks Python's own function, and so
@@ -16,7 +15,6 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -24,10 +22,9 @@ import numpy as np
 
 from gradof.ops.expr import F
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.floats import as_float, may_be_caught
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.numpy.recorder import real
-from gradof.tracer.state.loop_code import handles_errors
-from gradof.tracer.state.source import user_frame
 
 Function = Callable[..., Any]
 
@@ -48,19 +45,14 @@ def _in_double(name: str, function: Function) -> Function:
         result = function(*numbers)
         if name not in _TOTAL:
             result = _without_errors(name, result, numbers)
-        dtypes = [a.dtype for a in args if isinstance(a, TracedArray)]
-        if all(d.kind == "f" and d.itemsize < 8 for d in dtypes):
-            result = result.astype(np.result_type(*dtypes))
-        for made in result if isinstance(result, tuple) else (result,):
-            made.recorder.told.floats[id(made)] = made  # Python's own, where it is returned
-        return result
+        return tuple(map(as_float, result)) if isinstance(result, tuple) else as_float(result)
 
     return computed
 
 
 def _without_errors(name: str, result: Any, numbers: list[Any]) -> Any:
     """The result, where Python gives one; see Note [Errors of math]."""
-    recorder, caught = result.recorder, _may_be_caught()
+    recorder, caught = result.recorder, may_be_caught()
     if caught:
         recorder.read_number(np.isfinite(result))
     getattr(math, name)(*map(real, numbers))  # raises what Python raises
@@ -68,16 +60,6 @@ def _without_errors(name: str, result: Any, numbers: list[Any]) -> Any:
         return result
     operands = [recorder.traced(np.float64(n) if type(n) is float else n).expr for n in numbers]
     return recorder.wrap(real(result), F.math_result(result.expr, *operands, function=name))
-
-
-def _may_be_caught() -> bool:
-    """Whether code of the user's that waits for this function handles errors."""
-    frame = user_frame(sys._getframe(1))
-    while frame is not None and frame.f_globals.get("__name__") != "gradof.tracer.numpy.tracer":
-        if handles_errors(frame.f_code):
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _special(name: str) -> Function:

@@ -17,7 +17,7 @@ from gradof.tracer.core.number_trees import has_number, plain
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.recorder import Recorder
 
-_MIXED = frozenset({np.where, np.clip})  # functions whose arguments meet each other
+MIXED = frozenset({np.where, np.clip})  # functions whose arguments meet each other
 _MAKES = frozenset({np.array, np.asarray, np.asanyarray})
 
 
@@ -59,7 +59,7 @@ def in_function(
     """The arguments of a numpy function without traced numbers."""
     if not recorder.numbers.active or not (has_number(args) or has_number(kwargs)):
         return args, kwargs
-    if func in _MIXED and args:
+    if func in MIXED and args:
         first = args[:1] if func is np.where else ()  # the condition has no say in the dtype
         args = (*first, *as_operands(recorder, args[len(first) :]))
     elif func in _MAKES and args:
@@ -101,9 +101,3 @@ def in_assignment(array: TracedArray, index: Any, value: Any) -> tuple[Any, Any]
     if type(value) is TracedNumber:
         value = as_scalar(recorder, value, array.dtype)
     return in_index(recorder, index), plain(value)
-
-
-def as_python(made: Any) -> Any:
-    """This number, of which nobody else knows, as Python's own."""
-    made.recorder.told.floats[id(made)] = made
-    return made

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.floats import before_operator, of_operator
 from gradof.tracer.state.kinds import is_ours
 from gradof.tracer.state.origins import ATOMS
 from gradof.tracer.state.unheard import quietly
@@ -27,12 +28,19 @@ _POWERS: dict[float, Callable[[Any], Any]] = {
 
 def _pow(self: TracedArray, other: Any) -> Any:
     """As `np.power`, with ndarray's own shortcuts: they differ in the last bit and at -inf."""
-    if type(other) in (int, float) and self.dtype.kind == "f" and other in _POWERS:
-        return _POWERS[other](self)
+    if type(other) in (int, float) and other in _POWERS and self.dtype.kind == "f":
+        if not self.is_python:
+            return _POWERS[other](self)
     kind: Any = type(other)
     if kind not in _DIRECT and self.ndim == 0 and _answers(kind, "__rpow__"):
         return NotImplemented
-    return np.power(self, other)
+    made = np.power(self, other)
+    return of_operator(np.power, made, (self, other)) if self.is_python else made
+
+
+def _rpow(self: TracedArray, other: Any) -> Any:
+    made = NDArrayOperatorsMixin.__rpow__(self, other)
+    return of_operator(np.power, made, (other, self)) if self.is_python else made
 
 
 def _method(name: str) -> Callable[..., Any]:
@@ -73,18 +81,25 @@ def _operator(name: str, ufunc: np.ufunc, reflected: bool = False) -> Callable[.
     other_name = "" if reflected else _OTHER.get(name, f"__r{name[2:]}")
 
     def of_one(self: TracedArray) -> Any:
-        return quietly(self.recorder.handlers.ufunc, self.recorder, ufunc, "__call__", (self,), {})
+        self = before_operator(ufunc, self) if self.is_python else self
+        made = quietly(self.recorder.handlers.ufunc, self.recorder, ufunc, "__call__", (self,), {})
+        return of_operator(ufunc, made, (self,)) if self.is_python else made
 
     def of_two(self: TracedArray, other: Any) -> Any:
+        self = before_operator(ufunc, self) if self.is_python else self
         if type(other) not in _DIRECT:
             if "scipy.sparse" in type(other).__module__:  # which have their own
                 return NotImplemented
             kind: Any = type(other)
             if self.ndim == 0 and other_name and _answers(kind, other_name):
                 return NotImplemented
-            return general(self, other)
+            made = general(self, other)
+            if not self.is_python or made is NotImplemented:
+                return made
+            return of_operator(ufunc, made, (other, self) if reflected else (self, other))
         inputs = (other, self) if reflected else (self, other)
-        return quietly(self.recorder.handlers.ufunc, self.recorder, ufunc, "__call__", inputs, {})
+        made = quietly(self.recorder.handlers.ufunc, self.recorder, ufunc, "__call__", inputs, {})
+        return of_operator(ufunc, made, inputs) if self.is_python else made
 
     operator = of_one if ufunc.nin == 1 else of_two
     operator.__name__ = name
@@ -97,13 +112,29 @@ _OTHER = {"__lt__": "__gt__", "__le__": "__ge__", "__gt__": "__lt__", "__ge__": 
 _DIRECT = frozenset({TracedArray, float, int, np.ndarray})
 for _name, _ufunc in {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide,
-    "floordiv": np.floor_divide, "mod": np.remainder, "matmul": np.matmul,
+    "floordiv": np.floor_divide, "mod": np.remainder, "matmul": np.matmul, "divmod": np.divmod,
 }.items():  # fmt: skip
     setattr(TracedArray, f"__{_name}__", _operator(f"__{_name}__", _ufunc))
     setattr(TracedArray, f"__r{_name}__", _operator(f"__r{_name}__", _ufunc, reflected=True))
 for _name, _ufunc in {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "eq": np.equal, "ne": np.not_equal, "neg": np.negative, "abs": np.absolute,
+    "pos": np.positive, "invert": np.invert,
 }.items():  # fmt: skip
     setattr(TracedArray, f"__{_name}__", _operator(f"__{_name}__", _ufunc))
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    """`x += y`: of a number of Python's, which has none of its own, another number."""
+    general, apart = getattr(NDArrayOperatorsMixin, f"__i{name}__"), f"__{name}__"
+
+    def operator(self: TracedArray, other: Any) -> Any:
+        return getattr(self, apart)(other) if self.is_python else general(self, other)
+
+    return operator
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
+    setattr(TracedArray, f"__i{_name}__", _in_place(_name))
 setattr(TracedArray, "__pow__", _pow)  # noqa: B010
+setattr(TracedArray, "__rpow__", _rpow)  # noqa: B010

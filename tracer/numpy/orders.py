@@ -21,8 +21,9 @@ from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.number_trees import plain
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.drawing import draw
+from gradof.tracer.numpy.floats import as_python
 from gradof.tracer.numpy.functions import as_array, whole
-from gradof.tracer.numpy.numbers import as_python, strong
+from gradof.tracer.numpy.numbers import strong
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
 
 _NUMBERS = frozenset({bool, int, float})

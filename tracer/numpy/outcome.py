@@ -163,7 +163,7 @@ class Outcome:
         for i, known in enumerate(self.inputs):
             if known is leaf:
                 return InputOut(i, is_number=known.is_scalar)
-        if id(leaf) in self.recorder.told.floats:
+        if leaf.is_python:
             return NumberOut(self._add(leaf.expr.value))
         value, root = leaf.expr.value, leaf.root
         is_array = not leaf.ndim and not leaf.is_scalar

@@ -257,7 +257,7 @@ def marks(recorder: Recorder) -> tuple[Any, ...]:
     """What a step may do beside recording nodes."""
     told, reads = recorder.told, recorder.loops.reads
     counted = (
-        recorder.free, told.values, told.floats, told.files, told.opened, recorder.graph.inputs,
+        recorder.free, told.values, told.files, told.opened, recorder.graph.inputs,
         recorder.layouts, recorder.generators, reads.effects, reads.variables, reads.switches,
         reads.environment,
     )  # fmt: skip

@@ -19,6 +19,7 @@ from gradof.tracer.numpy.active import OVERRIDES
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.calls import ufunc_call
 from gradof.tracer.numpy.deferred import memories
+from gradof.tracer.numpy.floats import give_way
 from gradof.tracer.numpy.functions import conform
 from gradof.tracer.numpy.numbers import in_ufunc
 from gradof.tracer.numpy.recorder import Recorder, contains_traced, is_weak, real
@@ -85,6 +86,8 @@ def record_ufunc(
     recorder: Recorder, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Record one use of a ufunc; UnsupportedOpError for one without an op."""
+    if recorder.told.floats:
+        inputs = give_way(recorder, inputs)
     if OVERRIDES and ufunc in OVERRIDES and method == "__call__":
         return OVERRIDES[ufunc](*inputs, **kwargs)
     if method == "__call__" and not kwargs:

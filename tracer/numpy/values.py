@@ -33,7 +33,7 @@ class Told:
         self.files: dict[Any, Any] = {}  # that were read: their stamps, and what these said
         self.opened: list[Any] = []
         self.tensors: Any = None  # torch's, whose elements were read (`tracer.torch.in_numpy`)
-        self.floats: dict[int, Any] = {}  # by id, traced numbers that are Python's own
+        self.floats = False  # whether there are numbers of Python's: see `floats`
         self.values: dict[int, tuple[Any, Any]] = {}  # by id, what `value_of` gave, and of what
 
     def of_tensors(self, *where: Any) -> tuple[Any, ...]:
@@ -149,10 +149,14 @@ class PythonValues:
     def __round__(self: Any, ndigits: Any = None) -> Any:
         if not self.is_scalar:  # an array has no __round__
             raise TypeError("type numpy.ndarray doesn't define __round__ method")
-        if ndigits is not None or self.is_constant:
-            return np.round(self, ndigits) if ndigits is not None else round(self.concrete[()])
         from gradof.tracer.numpy.conversions import as_int  # which stands above arrays
+        from gradof.tracer.numpy.floats import as_float
 
+        if ndigits is not None:
+            rounded = np.round(self, ndigits)
+            return as_float(rounded) if self.is_python else rounded
+        if self.is_constant:
+            return round(self.concrete[()])
         return as_int(np.rint(self))
 
     def __complex__(self: Any) -> complex:
@@ -180,14 +184,21 @@ class PythonValues:
             return self._python_value("item()").item(*args)
         if not args and self.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
+        from gradof.tracer.numpy.floats import as_float  # which stands above arrays
+
         if len(args) == 1 and not isinstance(args[0], tuple):
-            return np.reshape(self, -1)[args[0]]
-        return self[args[0] if args and isinstance(args[0], tuple) else args] if args else (
-            np.reshape(self, -1)[0]
+            return as_float(np.reshape(self, -1)[args[0]])
+        return as_float(
+            self[args[0] if args and isinstance(args[0], tuple) else args] if args
+            else np.reshape(self, -1)[0]
         )
 
     def tolist(self: Any) -> Any:
         """Nested lists: of a floating-point array, of traced numbers."""
         if self.dtype.kind not in "fc" or self.is_constant:
             return self.whole().tolist()
-        return [part.tolist() for part in self] if self.ndim else self[()]
+        if self.ndim:
+            return [part.tolist() for part in self]
+        from gradof.tracer.numpy.floats import as_float
+
+        return as_float(self[()])

@@ -35,6 +35,7 @@ from gradof.tracer.core.number_trees import has_number, plain
 from gradof.tracer.core.swaps import Swaps, copy_of
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.floats import as_numpys
 from gradof.tracer.numpy.functions import conform
 from gradof.tracer.numpy.numbers import as_scalar
 from gradof.tracer.numpy.recorder import Recorder, contains_traced, real
@@ -111,6 +112,8 @@ def _called(
     if recorder.numbers.active and (has_number(args) or has_number(kwargs)):
         args = tuple(_number(recorder, a) for a in args)
         kwargs = {k: _number(recorder, v) for k, v in kwargs.items()}
+    if recorder.told.floats:
+        args, kwargs = as_numpys(args), as_numpys(kwargs)
     if adaptor.raw:
         recorder.enter()
         try:
