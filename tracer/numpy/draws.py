@@ -30,6 +30,7 @@ import numpy as np
 from gradof.errors import TraceError
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.number_trees import plain
+from gradof.tracer.core.unseeded import NAMES, Unseeded
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.drawing import draw
@@ -226,36 +227,18 @@ def _of_global(name: str, generator: Any, original: Function) -> Function:
 
 def _unseeded(original: Function) -> Any:
     """A class of generators: one without a seed draws what no other call draws."""
-    return _Unseeded(original)
+    return Unseeded(original, _without_seed)
 
 
-class _Unseeded:
-    """See `_unseeded`; all else is the class's own."""
-
-    def __init__(self, original: Any) -> None:
-        self.__dict__["original"] = original
-        functools.update_wrapper(self, original)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        made = self.original(*args, **kwargs)
-        given = [a for a in (*args, *kwargs.values()) if a is not None]
-        if given or active_recorder() is None:
-            return made
-        if type(made) not in KINDS:
-            raise TraceError(
-                "random numbers of an unseeded generator would be baked into the trace",
-                loc=user_loc(), hint="give it a seed, or make the generator outside",
-            )
-        return drawn_for(made)
-
-    def __instancecheck__(self, value: Any) -> bool:
-        return isinstance(value, self.original)
-
-    def __subclasscheck__(self, cls: Any) -> bool:
-        return issubclass(cls, self.original)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["original"], name)
+def _without_seed(made: Any) -> Any:
+    if active_recorder() is None:
+        return made
+    if type(made) not in KINDS:
+        raise TraceError(
+            "random numbers of an unseeded generator would be baked into the trace",
+            loc=user_loc(), hint="give it a seed, or make the generator outside",
+        )
+    return drawn_for(made)
 
 
 def wraps_of(module: Any) -> dict[str, Wrap]:
@@ -267,11 +250,5 @@ def wraps_of(module: Any) -> dict[str, Wrap]:
             found[name] = functools.partial(_of_global, name, owner)
     if module is np.random:
         found["seed"] = functools.partial(_of_global, "seed", GLOBAL[0])
-        found |= dict.fromkeys(_MADE_OF_SEEDS, _unseeded)
+        found |= dict.fromkeys(NAMES, _unseeded)
     return found
-
-
-_MADE_OF_SEEDS = (
-    "default_rng", "RandomState", "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64",
-    "SeedSequence",
-)  # fmt: skip

@@ -26,7 +26,11 @@ _CLOCKS = frozenset({
     "asctime",
 })  # fmt: skip
 _DATES = frozenset({"now", "utcnow", "today"})  # of the classes of `datetime`
-_EFFECTS = {"print": "print", "input": "input", "open": "open", "urandom": "os.urandom"}
+_EFFECTS = {
+    "print": "print", "input": "input", "open": "open", "urandom": "os.urandom",
+    "listdir": "os.listdir", "scandir": "os.scandir", "stat": "os.stat", "lstat": "os.lstat",
+    "readlink": "os.readlink", "access": "os.access",
+}  # fmt: skip
 _IN = frozenset({"builtins", "io", "_io", "posix", "nt"})
 _ASKS = frozenset({"isatty", "fileno", "readable", "writable", "seekable"})  # of streams
 # What a torch.Generator says of its state, or is told of it; `torch/random` records the rest.
@@ -45,7 +49,7 @@ SHAPING = frozenset({
 # calls]): it says something, or asks the machine and changes nothing.
 _PERFORMED = (
     "print", "logging", "warnings.", "time.", "date", "genericpath.", "glob.", "uuid.", "secrets.",
-    "os.urandom", "pathlib.exists", "pathlib.is_", "pathlib.stat", "pathlib.iterdir",
+    "os.", "pathlib.exists", "pathlib.is_", "pathlib.stat", "pathlib.iterdir",
     "pathlib.glob", "pathlib.open", "pathlib.read_", "pathlib._local.", "Timestamp.", "a ",
 )  # fmt: skip
 

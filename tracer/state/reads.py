@@ -48,12 +48,12 @@ from gradof.tracer.state.places import Place
 from gradof.tracer.state.renewable import NOWHERE, Renewed
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.surroundings import (
-    OUTSIDE,
     SWITCHES_OF_MODULES,
     SWITCHES_OF_TORCH,
     asks_again,
     decimal_context,
     environment,
+    outside_of,
 )
 from gradof.tracer.state.tested import Decisions
 from gradof.tracer.state.unheard import Listening, is_listening
@@ -177,6 +177,9 @@ class Reads:
         """The facts of code that runs for the first time; None for code without state."""
         code = frame.f_code
         module = str(frame.f_globals.get("__name__", ""))
+        what = outside_of(frame, guards_files=not self.refuse_effects)
+        if what is not None and self._of_caller(frame) is not None:
+            self.effect(what, frame)
         if module == "os":
             self._environ(frame)
             return None
@@ -185,10 +188,6 @@ class Reads:
             users = not asking.startswith("torch.") and self._of_caller(frame) is not None
             self.hashed = users and self.misses.is_traced(frame.f_locals.get("self"))
             self.asks |= self.hashed
-        if module in OUTSIDE and self._of_caller(frame) is not None:
-            names = OUTSIDE[module]
-            if names is None or code.co_name in names:
-                self.effect(f"{module}.{code.co_name}", frame)
         if module in SWITCHES_OF_MODULES:
             self._switch(SWITCHES_OF_MODULES[module])
         if module == "torch" and code.co_name in SWITCHES_OF_TORCH:

@@ -11,7 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,17 @@ OUTSIDE: dict[str, frozenset[str] | None] = {
                           "write_text", "write_bytes", "iterdir", "glob", "mkdir", "unlink"}),
     "pathlib._local": frozenset({"exists", "open", "read_text", "stat", "write_text", "iterdir"}),
 }  # fmt: skip
+# What reads files without a call of `open` that is heard; a numpy trace guards the files itself.
+_READERS: dict[str, frozenset[str]] = {
+    "numpy.lib._npyio_impl": frozenset({
+        "load", "loadtxt", "genfromtxt", "fromregex",
+        "save", "savez", "savez_compressed", "savetxt",
+    }),
+    "numpy.lib._format_impl": frozenset({"open_memmap", "read_array"}),
+    "numpy.lib.format": frozenset({"open_memmap", "read_array"}),
+    "numpy._core.memmap": frozenset({"__new__"}), "numpy.core.memmap": frozenset({"__new__"}),
+    "pandas.io.parsers.readers": frozenset({"read_csv", "read_table", "read_fwf"}),
+}  # fmt: skip
 # Switches of torch's that code may ask for, beside those of every call (`runtime.arrays`).
 SWITCHES_OF_TORCH = frozenset({
     "get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
@@ -60,6 +71,19 @@ SWITCHES_OF_MODULES: dict[str, Callable[[], Any]] = {
 }  # fmt: skip
 
 
+def outside_of(frame: FrameType, guards_files: bool) -> str | None:
+    """What code asks of the machine as it is called, by name; None if it asks nothing."""
+    module, name = str(frame.f_globals.get("__name__", "")), frame.f_code.co_name
+    if module in OUTSIDE:
+        names = OUTSIDE[module]
+        return f"{module}.{name}" if names is None or name in names else None
+    if module == "random" and name == "__init__" and frame.f_locals.get("x") is None:
+        return "random.Random without a seed"
+    if module == "os" and name in ("walk", "fwalk"):
+        return f"os.{name}"
+    return f"{module}.{name}" if not guards_files and name in _READERS.get(module, ()) else None
+
+
 def asks_again(code: CodeType, space: dict[str, Any], hashed: bool) -> bool:
     """Whether what a call of a library's code means depends on who calls it, and with what.
 
@@ -68,7 +92,12 @@ def asks_again(code: CodeType, space: dict[str, Any], hashed: bool) -> bool:
     module = str(space.get("__name__", ""))
     if code.co_name == "__hash__":
         return module == "torch._tensor" and not hashed
-    return module in OUTSIDE or (module == "os" and code.co_name == "__getitem__")
+    if module in OUTSIDE or module in _READERS:
+        return True
+    return (module, code.co_name) in _NAMED
+
+
+_NAMED = {("os", "__getitem__"), ("os", "walk"), ("os", "fwalk"), ("random", "__init__")}
 
 
 def is_installed(code: CodeType) -> bool:

@@ -6,8 +6,9 @@
 The call is a node, which draws from the generator itself, in the program's order; the trace draws
 from a copy. `random.choice` draws the number of what it chooses, and so do `choices`, `sample` and
 `shuffle` (`_PICKS`). Arrays, and what else is no plain int or float, move the generator itself,
-which is refused (`state/generators`), as are draws by generators of the user's own. So are `seed`
-and what reads or sets the state, which the copy does not follow.
+which is refused (`state/generators`), as are draws by generators of the user's own, and by those
+that the function makes without a seed. So are `seed` and what reads or sets the state, which the
+copy does not follow.
 
 Note [Names of imported draws]
 `from random import random` gives a module a name of its own for a function. While a trace runs what
@@ -35,6 +36,7 @@ from gradof.ops.expr import Expr, F
 from gradof.ops.python_call import DRAWS, held
 from gradof.tracer.core.number import LARGEST
 from gradof.tracer.core.number_trees import has_number, plain
+from gradof.tracer.core.unseeded import NAMES, Unseeded
 from gradof.tracer.state.effects import effect_error
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch.numbers import MOST_READ, TorchNumbers
@@ -189,9 +191,19 @@ def _wrapped(generator: Any, original: Function) -> Function:
     return draw
 
 
-_WRAPPED = [
-    (vars(module), name, _wrapped(generator, getattr(module, name)))
-    for module, generator, names in _MODULES for name in names | _STATES if hasattr(module, name)
+def _without_seed(made: Any) -> Any:
+    drawing = _ACTIVE.get(threading.get_ident())
+    if drawing is None or drawing.recorder.paused:
+        return made
+    raise effect_error(f"{type(made).__name__} of numpy.random without a seed", user_loc())
+
+
+_WRAPPED: list[tuple[dict[str, Any], str, Any]] = [
+    *[(vars(module), name, _wrapped(generator, getattr(module, name)))
+      for module, generator, names in _MODULES
+      for name in names | _STATES if hasattr(module, name)],
+    *[(vars(np.random), name, Unseeded(getattr(np.random, name), _without_seed))
+      for name in NAMES],
 ]  # fmt: skip
 _BY_ORIGINAL = {id(names[name]): wrapped for names, name, wrapped in _WRAPPED}
 _Names = tuple[dict[str, Any], str, Function]
@@ -211,7 +223,10 @@ class _Imported:
             if id(module) not in self._seen and isinstance(module, ModuleType):
                 self._seen.add(id(module))
                 self._modules.append(module)
-                self._known += _names_in(vars(module))
+                found = _names_in(vars(module))
+                if module.__name__.startswith("numpy."):  # whose classes make their own parts
+                    found = [each for each in found if not isinstance(each[2], Unseeded)]
+                self._known += found
         return [*self._known, *_names_in(vars(sys.modules["__main__"]))]
 
 
