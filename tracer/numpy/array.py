@@ -58,8 +58,6 @@ class Later:
         found: np.dtype[Any] = self.memory.dtype
         return found
 
-_OF_PYTHON = {"f": float, "c": complex, "i": int, "u": int, "b": bool}
-
 
 class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
     """See the module docstring. `expr` is the SSA value now, `concrete` numpy's array.
@@ -94,8 +92,6 @@ class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
     # isinstance(x, np.ndarray) holds, so that code which asks takes the branch it takes in numpy
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        if self.is_python:
-            return _OF_PYTHON[self.memory.dtype.kind]
         return self.memory.dtype.type if self.is_scalar else np.ndarray
 
     # --- values and mutation ----------------------------------------------------------------
@@ -263,7 +259,9 @@ class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
     @property
     def real(self) -> Any:
         """The real part, a view (of a real array, itself)."""
-        return np.real(self) if self.dtype.kind == "c" else self
+        if self.dtype.kind != "c":
+            return self
+        return self.as_float(np.real(self)) if self.is_python else np.real(self)
 
     @real.setter
     def real(self, value: Any) -> None:
@@ -272,6 +270,8 @@ class TracedArray(Sized, LaidOut, PythonValues, NDArrayOperatorsMixin):
     @property
     def imag(self) -> Any:
         """The imaginary part, a view (of a real array, zeros)."""
+        if self.is_python:
+            return self.as_float(np.imag(self)) if self.dtype.kind == "c" else 0.0
         return np.imag(self) if self.dtype.kind == "c" else np.zeros_like(self)
 
     @imag.setter

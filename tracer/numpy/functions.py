@@ -72,6 +72,9 @@ def record_function(
     DataDependentShapeError; numpy's own errors for wrong arguments come first.
     """
     if recorder.told.floats:
+        if func is np.select and len(args) > 1:
+            choices = give_way(recorder, (*args[1], *args[2:]))
+            args = (args[0], list(choices[: len(args[1])]), *choices[len(args[1]) :])
         if func in MIXED:
             first = args[:1] if func is np.where else ()  # the condition has no say in the dtype
             args = (*first, *give_way(recorder, args[len(first) :]))

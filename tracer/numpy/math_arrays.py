@@ -78,7 +78,7 @@ def _log(x: Any, base: Any = math.e) -> Any:
 
 
 def _fsum(seq: Iterable[Any]) -> Any:
-    return np.sum(np.stack([as_array(x) for x in seq]).astype(np.float64))
+    return as_float(np.sum(np.stack([as_array(x) for x in seq]).astype(np.float64)))
 
 
 def _prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
@@ -86,7 +86,7 @@ def _prod(iterable: Iterable[Any], /, *, start: Any = 1) -> Any:
 
 
 def _dist(p: Iterable[Any], q: Iterable[Any]) -> Any:
-    return np.sqrt(_fsum([(a - b) ** 2 for a, b in zip(p, q, strict=True)]))
+    return as_float(np.sqrt(_fsum([(a - b) ** 2 for a, b in zip(p, q, strict=True)])))
 
 
 def _sumprod(p: Iterable[Any], q: Iterable[Any]) -> Any:

@@ -150,11 +150,9 @@ class PythonValues:
         if not self.is_scalar:  # an array has no __round__
             raise TypeError("type numpy.ndarray doesn't define __round__ method")
         from gradof.tracer.numpy.conversions import as_int  # which stands above arrays
-        from gradof.tracer.numpy.floats import as_float
-
         if ndigits is not None:
             rounded = np.round(self, ndigits)
-            return as_float(rounded) if self.is_python else rounded
+            return self.as_float(rounded) if self.is_python else rounded
         if self.is_constant:
             return round(self.concrete[()])
         return as_int(np.rint(self))
@@ -184,21 +182,32 @@ class PythonValues:
             return self._python_value("item()").item(*args)
         if not args and self.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
-        from gradof.tracer.numpy.floats import as_float  # which stands above arrays
-
         if len(args) == 1 and not isinstance(args[0], tuple):
-            return as_float(np.reshape(self, -1)[args[0]])
-        return as_float(
+            return self.as_float(np.reshape(self, -1)[args[0]])
+        return self.as_float(
             self[args[0] if args and isinstance(args[0], tuple) else args] if args
             else np.reshape(self, -1)[0]
         )
+
+    def is_integer(self: Any) -> bool:
+        """Whether a number is whole; the trace holds where it is so again."""
+        if not self.is_scalar:
+            raise AttributeError("'numpy.ndarray' object has no attribute 'is_integer'")
+        return bool(np.isfinite(self) & (self == np.trunc(self)))
+
+    def as_integer_ratio(self: Any) -> Any:
+        """Two whole numbers, which have no gradient: DataDependentError."""
+        return self._python_value("as_integer_ratio()")[()].as_integer_ratio()
 
     def tolist(self: Any) -> Any:
         """Nested lists: of a floating-point array, of traced numbers."""
         if self.dtype.kind not in "fc" or self.is_constant:
             return self.whole().tolist()
-        if self.ndim:
-            return [part.tolist() for part in self]
+        return [part.tolist() for part in self] if self.ndim else self.as_float(self[()])
+
+    @staticmethod
+    def as_float(number: Any) -> Any:
+        """A number of Python's: see `floats`, which stands above arrays."""
         from gradof.tracer.numpy.floats import as_float
 
-        return as_float(self[()])
+        return as_float(number)

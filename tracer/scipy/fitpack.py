@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.floats import as_float
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.numpy.recorder import real
 from gradof.tracer.scipy.bsplines import derived, integrated, spline
 from gradof.tracer.scipy.calls import holds_traced, method_of, scipy_function
-from gradof.tracer.scipy.emit import float_dtype
 
 Function = Callable[..., Any]
 _I, _CLASSES = "scipy.interpolate", "scipy.interpolate._fitpack2"
@@ -116,7 +116,7 @@ def _area(tck: Any, a: Any, b: Any) -> Any:
     t, c, k = integrated(t, as_array(c)[: len(t) - k - 1], k, 1)
     ends = [spline(t, c, k, np.clip(as_array(v), low, high)) for v in (a, b)]
     area = ends[1] - ends[0]
-    return area.astype(float_dtype(c, a, b))  # a number of Python's, which takes on a dtype
+    return as_float(area)
 
 
 @scipy_function(f"{_I}.splint", at=f"{_I}._fitpack_py.splint", raw=True)

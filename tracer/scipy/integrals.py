@@ -24,10 +24,11 @@ import numpy as np
 
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import call as call_black_box
+from gradof.tracer.numpy.floats import as_float
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.scipy.calls import original_of, scipy_function
 from gradof.tracer.scipy.closures import known, taken_apart, untraced
-from gradof.tracer.scipy.emit import float_dtype, in_double
+from gradof.tracer.scipy.emit import in_double
 from gradof.tracer.scipy.transforms import traced_rule, transforms
 
 Function = Callable[..., Any]
@@ -168,12 +169,7 @@ def _quad(
         return found[0]
 
     value = _recorded(f"{_I}.quad", func, a, b, args, compute, options.get("points"))
-    return _as_number(value, func, a, b, args), error[0]
-
-
-def _as_number(value: Any, *given: Any) -> Any:
-    """scipy's is a number of Python's, which takes on the dtype beside it."""
-    return value.astype(float_dtype(*taken_apart(given)[0]))
+    return as_float(value), error[0]
 
 
 @scipy_function(f"{_I}.quad_vec", raw=True)

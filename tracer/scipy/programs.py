@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from gradof.tracer.numpy.black_box import call as call_black_box
+from gradof.tracer.numpy.floats import as_float
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.scipy.calls import holds_traced, scipy_function
 from gradof.tracer.scipy.constraints import held_to
-from gradof.tracer.scipy.emit import float_dtype
 from gradof.tracer.scipy.found import counts_of, result_of
 from gradof.tracer.scipy.implicit import Problem, constant, optimum, traced
 from gradof.tracer.scipy.in_c import scipy_in_c
@@ -127,7 +127,7 @@ def _nnls(original: Any, A: Any, b: Any, **options: Any) -> Any:
         lambda a, b: _least(a, b, (0.0, np.inf)),
     )  # fmt: skip
     left = as_array(A) @ x - as_array(b)
-    return x, np.sqrt(np.sum(np.square(left))).astype(float_dtype(A, b))  # a number of Python's
+    return x, as_float(np.sqrt(np.sum(np.square(left))))
 
 
 @scipy_function(f"{_O}.lsq_linear", raw=True)

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gradof.tracer.numpy.floats import as_float
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.scipy.calls import scipy_function
-from gradof.tracer.scipy.closures import taken_apart
-from gradof.tracer.scipy.emit import float_dtype
 from gradof.tracer.scipy.found import counts_of, result_of
 from gradof.tracer.scipy.implicit import args_of, traced, zero, zero_and_more
 
@@ -27,9 +26,9 @@ def _equation(f: Function, rest: Any) -> Function:
     return lambda x: f(x, *args_of(rest["args"]))
 
 
-def _as_found(x: Any, kind: type, *given: Any) -> Any:
-    """scipy's number: one of Python's takes on the dtype beside it, one of numpy's has its own."""
-    return x[()].astype(float_dtype(*taken_apart(given)[0])) if kind is float else x[()]
+def _as_found(x: Any, kind: type) -> Any:
+    """scipy's number: Python's own, or numpy's."""
+    return as_float(x) if kind is float else x[()]
 
 
 def _report(
@@ -49,7 +48,7 @@ def _report(
         return x, counts
 
     x, counts = zero_and_more(name, run, f, equation, rest)
-    x = _as_found(x, kinds[0], f, rest)
+    x = _as_found(x, kinds[0])
     report = RootResults(x, counts["iterations"], counts["function_calls"], 0, texts["method"])
     report["converged"], report["flag"] = counts["converged"], texts["flag"]
     return x, report
@@ -75,7 +74,7 @@ def _bracketed(name: str) -> None:
         if options.get("full_output"):
             return _report(f"{_O}.{name}", f, rest, solve)
         x = zero(f"{_O}.{name}", solve, f, _equation, rest)
-        return _as_found(x, kinds[0], f, rest)
+        return _as_found(x, kinds[0])
 
 
 for _name in ("brentq", "brenth", "bisect", "ridder", "toms748"):
