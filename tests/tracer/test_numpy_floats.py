@@ -166,6 +166,7 @@ ERRORS: dict[str, tuple[Callable[[Array], Any], type[Exception], list[float]]] =
     "division": (lambda x: float(x[0]) / float(x[1]), ZeroDivisionError, [1.0, 0.0]),
     "floor": (lambda x: float(x[0]) // float(x[1]), ZeroDivisionError, [1.0, 0.0]),
     "remainder": (lambda x: float(x[0]) % float(x[1]), ZeroDivisionError, [1.0, 0.0]),
+    "divmod": (lambda x: divmod(float(x[0]), float(x[1])), ZeroDivisionError, [1.0, 0.0]),
     "reflected": (lambda x: 1.0 / float(x[1]), ZeroDivisionError, [1.0, 0.0]),
     "power": (lambda x: float(x[0]) ** float(x[1]), OverflowError, [1e300, 2.0]),
     "negative power": (lambda x: float(x[0]) ** -1.0, ZeroDivisionError, [0.0, 2.0]),

@@ -72,8 +72,9 @@ def before_operator(ufunc: Any, x: TracedArray) -> TracedArray:
 
 def of_operator(ufunc: Any, made: Any, inputs: tuple[Any, ...]) -> Any:
     """What an operator made of inputs, of which one is Python's own."""
-    if type(made) is tuple:
-        return tuple(of_operator(ufunc, part, inputs) for part in made)
+    if type(made) is tuple:  # divmod's
+        parts = zip((np.floor_divide, np.remainder), made, strict=True)
+        return tuple(of_operator(each, part, inputs) for each, part in parts)
     if type(made) is not TracedArray or not all(map(is_number, inputs)):
         return made
     name = _RAISES.get(ufunc)
