@@ -38,6 +38,7 @@ from gradof.tracer.numpy.functions import as_array, whole
 from gradof.tracer.numpy.names import STAND_INS
 from gradof.tracer.numpy.numbers import as_scalar
 from gradof.tracer.numpy.orders import ORDERS
+from gradof.tracer.numpy.random_states import PUTS, TAKES, Bits, put, take
 from gradof.tracer.numpy.recorder import Recorder, contains_traced, real
 from gradof.tracer.state.generators import GLOBAL, Clock
 from gradof.tracer.state.source import user_loc
@@ -46,14 +47,12 @@ Function = Callable[..., Any]
 Wrap = Callable[[Function], Any]
 KINDS = (np.random.Generator, np.random.RandomState, random.Random)
 # Methods that are no draws, or change what they are given.
-_NOT_DRAWN = frozenset({
-    "bit_generator", "bytes", "getstate", "get_state", "set_state", "setstate", "spawn",
-    "randbytes",
-})  # fmt: skip
+_NOT_DRAWN = frozenset({"bit_generator", "bytes", "spawn", "randbytes"})
 _PYTHON = frozenset({  # of Python's own generators: what gives numbers
     "betavariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits",
-    "lognormvariate", "normalvariate", "paretovariate", "randint", "random", "randrange", "sample",
-    "seed", "shuffle", "triangular", "uniform", "vonmisesvariate", "weibullvariate",
+    "getstate", "lognormvariate", "normalvariate", "paretovariate", "randint", "random",
+    "randrange", "sample", "seed", "setstate", "shuffle", "triangular", "uniform",
+    "vonmisesvariate", "weibullvariate",
 })  # fmt: skip
 
 
@@ -69,7 +68,9 @@ class Drawn:
         return kind
 
     def __getattr__(self, name: str) -> Any:
-        generator = self.__dict__["generator"]
+        generator, recorder = self.__dict__["generator"], active_recorder()
+        if name == "bit_generator" and recorder is not None and not recorder.closed:
+            return Bits(recorder, generator)
         found = getattr(generator, name)
         return functools.partial(_called, generator, name) if _draws(generator, name) else found
 
@@ -126,6 +127,10 @@ def _called(generator: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
     if recorder is None or recorder.closed:
         return getattr(generator, name)(*args, **kwargs)
     is_python = isinstance(generator, random.Random)
+    if name in TAKES:
+        return take(recorder, generator, name)
+    if name in PUTS and len(args) == 1 and not kwargs:
+        return put(recorder, generator, name, args[0])
     if name in ORDERS:
         return ORDERS[name](recorder, generator, *args, **kwargs)
     if name == "choice" and _is_of_objects(is_python, *args, **kwargs):
