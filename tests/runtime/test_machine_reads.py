@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 import random
+import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from numpy.random import default_rng
 
 from gradof import differentiate
 from gradof.errors import EagerWarning, TraceError
+
+LOGGER = logging.getLogger("gradof.tests.machine_reads")
 
 UNSEEDED: dict[str, Callable[[], float]] = {
     "default_rng": lambda: float(np.random.default_rng().random(3)[0]),
@@ -146,3 +151,64 @@ def test_a_numpy_function_that_lists_a_folder_is_never_silently_old(
     _write(tmp_path, 1)
     with pytest.raises(TraceError, match="depends on more than"):
         compiled(np.ones(2))
+
+
+SETTINGS: dict[str, tuple[Callable[[], float], Callable[[Any, int], Any]]] = {
+    "recursion": (sys.getrecursionlimit, lambda m, k: sys.setrecursionlimit(9000 + k)),
+    "gc": (gc.isenabled, lambda m, k: gc.enable() if k % 2 else gc.disable()),
+    "folder": (lambda: len(os.getcwd()), lambda m, k: m.chdir("/tmp" if k % 2 else "/")),
+    "cudnn": (
+        lambda: torch.backends.cudnn.benchmark,
+        lambda m, k: m.setattr(torch.backends.cudnn, "benchmark", k % 2 == 0),
+    ),
+    "errors": (
+        lambda: len(np.geterr()["divide"]),
+        lambda m, k: np.seterr(divide="ignore" if k % 2 else "warn"),
+    ),
+    "level": (LOGGER.getEffectiveLevel, lambda m, k: LOGGER.setLevel(10 * (k + 1))),
+    "enabled": (lambda: LOGGER.isEnabledFor(20), lambda m, k: LOGGER.setLevel(10 + 20 * (k % 2))),
+}  # fmt: skip
+
+
+@pytest.fixture
+def _as_it_was() -> Iterator[None]:
+    before = sys.getrecursionlimit(), np.geterr()
+    yield
+    sys.setrecursionlimit(before[0])
+    np.seterr(**before[1])
+    gc.enable()
+    LOGGER.setLevel(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("_as_it_was")
+@pytest.mark.parametrize("library", ["torch", "numpy"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_of_the_process_are_guarded(
+    name: str, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask, change = SETTINGS[name]
+    x: Any = torch.ones(2) if library == "torch" else np.ones(2)
+    compiled = differentiate(lambda x: (x * ask()).sum())
+    for k in (0, 0, 1, 1, 0):
+        change(monkeypatch, k)
+        assert float(compiled(x)) == 2.0 * ask()
+    assert compiled.cache_info().misses == 2
+
+
+@pytest.mark.usefixtures("_as_it_was")
+def test_a_message_that_is_shown_later_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    """As long as it is not shown, the trace has nothing to say."""
+    def f(x: torch.Tensor) -> torch.Tensor:
+        LOGGER.debug("called")
+        return x.sum()
+
+    compiled, x = differentiate(f), torch.ones(2)
+    LOGGER.setLevel(logging.WARNING)
+    compiled(x)
+    assert not caplog.records and compiled.cache_info().eager_runs == 0
+    LOGGER.setLevel(logging.DEBUG)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EagerWarning)
+        compiled(x)
+        compiled(x)
+    assert [r.message for r in caplog.records] == ["called"] * 2

@@ -48,12 +48,12 @@ from gradof.tracer.state.places import Place
 from gradof.tracer.state.renewable import NOWHERE, Renewed
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.surroundings import (
-    SWITCHES_OF_MODULES,
-    SWITCHES_OF_TORCH,
     asks_again,
     decimal_context,
     environment,
+    is_switch,
     outside_of,
+    switch_of,
 )
 from gradof.tracer.state.tested import Decisions
 from gradof.tracer.state.unheard import Listening, is_listening
@@ -188,10 +188,7 @@ class Reads:
             users = not asking.startswith("torch.") and self._of_caller(frame) is not None
             self.hashed = users and self.misses.is_traced(frame.f_locals.get("self"))
             self.asks |= self.hashed
-        if module in SWITCHES_OF_MODULES:
-            self._switch(SWITCHES_OF_MODULES[module])
-        if module == "torch" and code.co_name in SWITCHES_OF_TORCH:
-            self._switch(frame.f_globals.get(code.co_name))
+        self._switch(switch_of(frame))
         if code.co_name == TELLING.get(module):
             self._told.add(id(code))
         if not is_heard(module):
@@ -301,7 +298,7 @@ class Reads:
             if name in GROWS:
                 found = self.grown.get(id(owner))
                 self.grown[id(owner)] = owner, 1 if found is None else found[1] + 1
-        elif name in SWITCHES_OF_TORCH and str(function.__module__ or "torch").startswith("torch"):
+        elif is_switch(function):
             self._switch(function)
         elif isinstance(owner, ModuleType) and owner.__name__ == "builtins" and name in BY_NAME:
             self._by_name(frame)

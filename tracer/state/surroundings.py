@@ -7,14 +7,18 @@ True
 from __future__ import annotations
 
 import decimal
+import gc
+import logging
 import os
 import sys
 import warnings
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import BuiltinFunctionType, CodeType, FrameType
 from typing import Any
 
 import numpy as np
+
+from gradof.tracer.state.heard import is_heard
 
 
 def decimal_context() -> str:
@@ -64,11 +68,68 @@ SWITCHES_OF_TORCH = frozenset({
     "is_deterministic_algorithms_warn_only_enabled",
     "initial_seed", "get_default_device", "is_warn_always_enabled",
 })  # fmt: skip
+# Functions in C that say how the interpreter and the process are set.
+_SWITCHES_IN_C = frozenset({
+    sys.getrecursionlimit, sys.getswitchinterval, sys.get_int_max_str_digits, gc.isenabled,
+    gc.get_threshold, os.getcwd,
+})  # fmt: skip
+
+
+class Level:
+    """What a logger shows, as a switch: calls of `debug` that show nothing are no effect."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self.logger = logger
+
+    def __call__(self) -> tuple[int, bool, int]:
+        """Its level, and what else decides."""
+        logger = self.logger
+        return logger.getEffectiveLevel(), logger.disabled, logger.manager.disable
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Level) and other.logger is self.logger
+
+    def __hash__(self) -> int:
+        return id(self.logger)
+
+
 # The module whose code follows a setting, and what it is.
 SWITCHES_OF_MODULES: dict[str, Callable[[], Any]] = {
     "torch._tensor_str": _of_torch, "numpy._core.arrayprint": _of_numpy,
     "numpy.core.arrayprint": _of_numpy,
 }  # fmt: skip
+
+
+def is_switch(function: Any) -> bool:
+    """Whether a function in C says how torch, Python or the process are set."""
+    if function.__name__ in SWITCHES_OF_TORCH:
+        return str(function.__module__ or "torch").startswith("torch")
+    return type(function) is BuiltinFunctionType and function in _SWITCHES_IN_C
+
+
+def switch_of(frame: FrameType) -> Callable[[], Any] | None:
+    """What code of a library asks for as it is called, as a function to ask again."""
+    module, name = str(frame.f_globals.get("__name__", "")), frame.f_code.co_name
+    if module in SWITCHES_OF_MODULES:
+        return SWITCHES_OF_MODULES[module]
+    if module == "torch" and name in SWITCHES_OF_TORCH:
+        found: Callable[[], Any] | None = frame.f_globals.get(name)
+        return found
+    if (module, name) == ("torch.backends", "__get__"):  # torch.backends.cudnn.benchmark
+        return getattr(frame.f_locals.get("self"), "getter", None)
+    if module.endswith("_core._ufunc_config") and name == "geterr":
+        return np.geterr
+    if module == "logging" and name in ("isEnabledFor", "getEffectiveLevel"):
+        return Level(frame.f_locals["self"]) if _is_asked_by_users(frame) else None
+    return None
+
+
+def _is_asked_by_users(frame: FrameType | None) -> bool:
+    """Whether code that is heard has called a module, in which a frame runs."""
+    module = None if frame is None else frame.f_globals.get("__name__")
+    while frame is not None and frame.f_globals.get("__name__") == module:
+        frame = frame.f_back
+    return frame is not None and is_heard(str(frame.f_globals.get("__name__", "")))
 
 
 def outside_of(frame: FrameType, guards_files: bool) -> str | None:
@@ -97,7 +158,10 @@ def asks_again(code: CodeType, space: dict[str, Any], hashed: bool) -> bool:
     return (module, code.co_name) in _NAMED
 
 
-_NAMED = {("os", "__getitem__"), ("os", "walk"), ("os", "fwalk"), ("random", "__init__")}
+_NAMED = {
+    ("os", "__getitem__"), ("os", "walk"), ("os", "fwalk"), ("random", "__init__"),
+    ("torch.backends", "__get__"), ("logging", "isEnabledFor"), ("logging", "getEffectiveLevel"),
+}  # fmt: skip
 
 
 def is_installed(code: CodeType) -> bool:
