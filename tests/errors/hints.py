@@ -119,6 +119,15 @@ def f(x):
 ---- followed
 def f(x):
     return np.sum(x) + np.random.Generator(np.random.PCG64(3)).normal()
+--- put it back within the function, or take it outside
+def f(x):
+    return np.sum(x) * np.random.get_state()[2]
+---- followed
+def f(x):
+    state = np.random.get_state()
+    y = np.sum(x) * np.random.rand()
+    np.random.set_state(state)
+    return y
 --- rewrite it with functions that have an adaptor
 def f(x):
     return np.packbits(x > 1.0)[0] * np.sum(x)

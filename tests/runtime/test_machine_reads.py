@@ -159,7 +159,7 @@ SETTINGS: dict[str, tuple[Callable[[], float], Callable[[Any, int], Any]]] = {
     "folder": (lambda: len(os.getcwd()), lambda m, k: m.chdir("/tmp" if k % 2 else "/")),
     "cudnn": (
         lambda: torch.backends.cudnn.benchmark,
-        lambda m, k: m.setattr(torch.backends.cudnn, "benchmark", k % 2 == 0),
+        lambda m, k: torch._C._set_cudnn_benchmark(k % 2 == 0),  # others may have frozen it
     ),
     "errors": (
         lambda: len(np.geterr()["divide"]),
@@ -173,10 +173,12 @@ SETTINGS: dict[str, tuple[Callable[[], float], Callable[[Any, int], Any]]] = {
 @pytest.fixture
 def _as_it_was() -> Iterator[None]:
     before = sys.getrecursionlimit(), np.geterr()
+    tuned = torch._C._get_cudnn_benchmark()
     yield
     sys.setrecursionlimit(before[0])
     np.seterr(**before[1])
     gc.enable()
+    torch._C._set_cudnn_benchmark(tuned)
     LOGGER.setLevel(logging.NOTSET)
 
 
