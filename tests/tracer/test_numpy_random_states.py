@@ -130,6 +130,7 @@ def test_with_the_gradient_they_are_taken_once() -> None:
         lambda x: x.sum() * np.random.get_state()[2],  # type: ignore[index]
         lambda x: (x.sum(), np.random.get_state()),
         lambda x: x.sum() * len(random.getstate()),
+        lambda x: x.sum() * len(NEW.bit_generator.state.keys()),
         lambda x: x.sum() * NEW.bit_generator.state["state"]["inc"],
     ],
 )

@@ -39,8 +39,13 @@ class Kept:
         )
 
     __getitem__ = __iter__ = __len__ = __deepcopy__ = __copy__ = __reduce_ex__ = __repr__ = _refuse
-    __eq__ = __getattr__ = _refuse
+    __eq__ = _refuse
     __hash__ = object.__hash__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(("_", "gradof")):  # what is asked of any object
+            raise AttributeError(name)
+        return self._refuse()
 
 
 def take(recorder: Recorder, generator: Any, name: str) -> Kept:
