@@ -34,6 +34,7 @@ from gradof.tracer.core.stores import Writer
 from gradof.tracer.core.views import view_of
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.places import check_apart
+from gradof.tracer.numpy.random_states import Kept
 from gradof.tracer.numpy.recorder import Recorder, is_plain
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.whole import number
@@ -125,6 +126,8 @@ class Outcome:
                 traced = leaf
             else:
                 self._refuse_tensor(leaf)
+                if type(leaf) is Kept:
+                    leaf.refuse()
                 baked = isinstance(leaf, (np.ndarray, np.generic))
                 self.recorder.baked = self.recorder.baked or baked
                 return constant(leaf, self._was_before)

@@ -32,20 +32,21 @@ class Kept:
     def __init__(self) -> None:
         self._state: Any = None
 
-    def _refuse(self, *_: Any) -> NoReturn:
+    def refuse(self, *_: Any) -> NoReturn:
+        """Raise the error for all but putting it back."""
         raise UnsupportedOpError(
             "the state of a random generator is looked into, or handed on", loc=user_loc(),
             hint="put it back within the function, or take it outside",
         )
 
-    __getitem__ = __iter__ = __len__ = __deepcopy__ = __copy__ = __reduce_ex__ = __repr__ = _refuse
-    __eq__ = _refuse
+    __getitem__ = __iter__ = __len__ = __deepcopy__ = __copy__ = __reduce_ex__ = __repr__ = refuse
+    __eq__ = refuse
     __hash__ = object.__hash__
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("_", "gradof")):  # what is asked of any object
             raise AttributeError(name)
-        return self._refuse()
+        return self.refuse()
 
 
 def take(recorder: Recorder, generator: Any, name: str) -> Kept:
