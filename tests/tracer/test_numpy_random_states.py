@@ -114,6 +114,17 @@ def test_states_are_taken_and_put_back_by_each_call(fn: Callable[[Array], Any]) 
     assert compiled.cache_info().misses == 1
 
 
+def test_a_state_that_is_an_argument_is_put() -> None:
+    def f(x: Array, state: Any) -> Any:
+        np.random.set_state(state)
+        return (x * np.random.rand()).sum()
+
+    compiled, x = differentiate(f), np.array([1.0, 2.0])
+    for seed in (3, 4, 3):
+        state = np.random.RandomState(seed).get_state()
+        assert compiled(x, state) == f(x, state)
+
+
 def test_with_the_gradient_they_are_taken_once() -> None:
     x = np.array([1.0, 2.0])
     _seed()

@@ -62,13 +62,13 @@ def take(recorder: Recorder, generator: Any, name: str) -> Kept:
 
 
 def put(recorder: Recorder, generator: Any, name: str, state: Any) -> None:
-    """Put a state there, at this place of each call."""
+    """Put a state there, at this place of each call; arrays in one that is given are operands."""
 
-    def by(source: Any) -> int:
-        _set(source, state._state if type(state) is Kept else state)
+    def by(source: Any, *given: Any) -> int:
+        _set(source, *(given or (state._state,)))
         return 0
 
-    draw(recorder, generator, name, by=by)
+    draw(recorder, generator, name, () if type(state) is Kept else (state,), by=by)
 
 
 def _state(generator: Any) -> Any:
