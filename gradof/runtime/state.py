@@ -35,6 +35,7 @@ from gradof.runtime.state_values import (
     Checked,
     are_equal,
     array_type,
+    arrays_are,
     checksum,
     content_of,
     is_plain,
@@ -92,10 +93,9 @@ class StateGuard:
         self.shared: list[tuple[Place, Place, str]] = []  # where one input is found, too
         self.more: list[More] = []  # what is compared by a function of its own
         self.numbers: dict[Any, tuple[Place, str]] = {}
-        self.environment = dict(reads.environment)
-        self.variables = dict(reads.variables)
+        self.environment, self.variables = dict(reads.environment), dict(reads.variables)
         self.switches = dict(reads.switches)
-        self.renewed = RenewedObjects(reads)
+        self.renewed, self._has_modules = RenewedObjects(reads), False
         self.untraceable: str | None = None  # an iterator: what it gives next cannot be known
         self._class_names: dict[type, frozenset[str]] = {}
         self._extras = Extras(reads, self.renewed.first)
@@ -114,7 +114,6 @@ class StateGuard:
         self._own = own = getattr(root, "__self__", None)
         seen: dict[int, Any] = {}
         queue = deque[tuple[Any, str, Place | None]]([(root, "", None)])
-        self._has_modules = False
         queue.extend((value, str(var.name), None) for var, value in self.variables.items())
         queue.extend((obj, path, None) for path, obj in given.items())
         self.renewed.seeds.update(id(obj) for obj, _, _ in queue)
@@ -142,6 +141,8 @@ class StateGuard:
                 continue
             seen[id(obj)] = obj
             if self._is_array(obj):
+                if place is None and id(obj) not in self._used:  # a context variable's
+                    self.data.append((Place("itself", obj, None), checksum(obj), path))
                 edges = reach.attributes_of(obj)
             else:
                 self._object(obj, path, obj is own)
@@ -163,8 +164,10 @@ class StateGuard:
         )  # fmt: skip
         self._called.setdefault(id(edge.child), set()).add(last_name(shown))
         if self._is_array(edge.child):
-            used = id(edge.child) in self._used
-            (self._input if used else self._array)(edge, shown)
+            if id(edge.child) in self._used:
+                self._input(edge, shown)
+            else:
+                self._array(edge.place, edge.child, shown)
             self._lacks(edge.child, shown)
             has_attributes = getattr(edge.child, "__dict__", None)
             return (edge.child, shown, edge.place) if has_attributes else None
@@ -230,13 +233,14 @@ class StateGuard:
         self.absent += lacking_in_bases(cls, self._reads)
         self._class_names[cls] = may_come(cls, self._reads)
 
-    def _array(self, edge: Edge, shown: str) -> None:
+    def _array(self, place: Place, array: Any, shown: str) -> None:
         """An array that is no input: code may have asked for its shape or dtype."""
-        if edge.place.kind not in GUARDED:
-            return
-        if isinstance(edge.child, np.ndarray) and self._by_content:
-            self.data.append((edge.place, checksum(edge.child), shown))
-        self.arrays.append((edge.place, array_type(edge.child), shown))
+        if place.kind == "fixed":  # of a partial, of a method of its own
+            place = Place("itself", array, None)
+        if place.kind in GUARDED:
+            if isinstance(array, np.ndarray) and self._by_content:
+                self.data.append((place, checksum(array), shown))
+            self.arrays.append((place, array_type(array), shown))
 
     def _input(self, edge: Edge, shown: str) -> None:
         """An input that is in two places, as a tied weight is, is to be one in both."""
@@ -348,9 +352,8 @@ class StateGuard:
             return False
         if any(fn.__code__ is not code for fn, code in self.codes):
             return False
-        if not all(attributes.keys().isdisjoint(names) for attributes, names, _ in self.absent):
-            return False
-        if not all(space.keys().isdisjoint(names) for space, names in self.builtin.values()):
+        absent = *((space, names) for space, names, _ in self.absent), *self.builtin.values()
+        if not all(space.keys().isdisjoint(names) for space, names in absent):
             return False
         return self.rest()
 
@@ -365,10 +368,7 @@ class StateGuard:
 
     def arrays_are_same(self) -> bool:
         """Whether arrays that are no inputs are of their types, those with data by elements."""
-        for place, expected, _ in self.arrays:
-            if array_type(read_place(place)) != expected:
-                return False
-        return all(checksum(read_place(place)) == n for place, n, _ in self.data)
+        return arrays_are(self.arrays, self.data)
 
     def inputs_are_shared(self) -> bool:
         """Whether inputs that were found in two places are the same in both."""

@@ -11,7 +11,7 @@ import enum
 import os
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,13 @@ def surroundings_are(
         (now := variable.get(None)) is value or is_same(now, value)
         for variable, value in variables.items()
     )
+
+
+def arrays_are(types: Iterable[Sequence[Any]], data: Iterable[Sequence[Any]]) -> bool:
+    """Whether the arrays in places are of these types, and have elements of these checksums."""
+    if any(array_type(read_place(place)) != expected for place, expected, _ in types):
+        return False
+    return all(checksum(read_place(place)) == n for place, n, _ in data)
 
 
 def content_of(cell: Any, _: Any) -> Any:

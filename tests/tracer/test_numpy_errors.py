@@ -47,6 +47,19 @@ def test_generators_are_left_as_they_were() -> None:
     check(lambda x: x * np.random.default_rng(7).random(3), V)
 
 
+def test_a_bit_generator_of_the_state_is_refused() -> None:
+    bits = np.random.PCG64(0)
+    before = bits.state
+    for fn in (
+        lambda x: x * np.random.Generator(bits).random(3),
+        lambda x: x * float(np.random.Generator(bits).random()),
+        lambda x: x * (bits.random_raw() % 3),
+    ):
+        with pytest.raises(TraceError, match="random numbers are drawn from a PCG64"):
+            trace(fn, V)
+        assert bits.state == before
+
+
 def test_plain_arrays_changed_in_place_are_refused() -> None:
     count = np.zeros(1)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from array import array
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -65,9 +66,18 @@ class Buffers:
         found = self.kept.get(id(obj))
         return elements(obj) if found is None else found[1]
 
+    def written(self) -> list[Any]:
+        """Those that were written to."""
+        return [obj for obj, before in self.kept.values() if elements(obj) != before]
+
+    def forget(self, found: Iterable[Any]) -> None:
+        """Leave these as they are: they are the run's own."""
+        for obj in found:
+            del self.kept[id(obj)]
+
     def changed(self) -> list[Any]:
         """Those that were written to, as they were again."""
-        found = [obj for obj, before in self.kept.values() if elements(obj) != before]
+        found = self.written()
         for obj in found:
             put_elements(obj, self.kept[id(obj)][1])
         return found

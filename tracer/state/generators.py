@@ -25,7 +25,12 @@ from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import function_loc
 
 GLOBAL: tuple[Any, ...] = (np.random.mtrand._rand, random._inst)
-_KINDS = (np.random.Generator, np.random.RandomState, random.Random)
+_KINDS = (
+    np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random,
+)  # fmt: skip
+_BITS = (
+    np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64,
+)  # fmt: skip
 
 
 class Clock:
@@ -79,6 +84,8 @@ def state_of(generator: Any) -> Any:
         return None
     if isinstance(generator, np.random.Generator):
         return generator.bit_generator.state
+    if isinstance(generator, np.random.BitGenerator):
+        return generator.state
     if isinstance(generator, np.random.RandomState):
         return generator.get_state(legacy=False)
     if isinstance(generator, random.Random):
@@ -92,6 +99,8 @@ def set_state(generator: Any, state: Any) -> None:
         return
     if isinstance(generator, np.random.Generator):
         generator.bit_generator.state = state
+    elif isinstance(generator, np.random.BitGenerator):
+        generator.state = state
     elif isinstance(generator, np.random.RandomState):
         generator.set_state(state)
     elif isinstance(generator, random.Random):
@@ -125,5 +134,5 @@ class Rewound:
                 set_state(generator, state)
 
 
-for _kind in _KINDS:
+for _kind in (*_KINDS, *_BITS):
     watch_type(_kind, state_of)

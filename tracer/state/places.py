@@ -17,7 +17,9 @@ from gradof.tracer.state.changes import MISSING, raw_dict
 from gradof.tracer.state.frames import arrays_of
 
 # Kinds of places at which a state guard looks at an array's elements; a frame guards its blocks.
-GUARDED = frozenset({"item", "cell", "index", "attr", "entry", "class", "slot", "script"})
+GUARDED = frozenset({
+    "item", "cell", "index", "attr", "entry", "class", "slot", "script", "step", "fixed", "itself",
+})
 _WITHIN = frozenset({"index", "attr", "entry", "refer", "content"})  # a place is their container
 
 
@@ -30,8 +32,8 @@ class Place(NamedTuple):
     `runtime.state_renewed`), "cell",
     "slot" (the key is its descriptor), "class" (an attribute), "cached" (by `functools.lru_cache`,
     under a key), "block" (an array of a data frame), "script" (an attribute that torch has, of a
-    module of torch.jit), "step" (taken again), "type" (of an object) or "fixed", which cannot
-    change.
+    module of torch.jit), "step" (taken again), "type" (of an object), "fixed", which cannot change,
+    or "itself", the container.
     """
 
     kind: str
@@ -73,6 +75,8 @@ def read_place(place: Place) -> Any:
         return read_cached(container, key)
     if kind == "block":
         return arrays_of(container)[key]
+    if kind == "itself":
+        return container
     if kind == "step":
         return key.read(container)
     if kind == "script":

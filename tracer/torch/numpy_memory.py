@@ -3,14 +3,16 @@
     scale = torch.from_numpy(self.table)      # a constant: the arrays that are read are guarded
 
 The trace holds while the arrays have the elements that they had: those that the function leads to
-are guarded by them. An array that is made inside may come from anywhere (a file, a simulator), and
-is refused, as are those of partials, defaults and caches, which are not guarded. What is shared is
-not only read where the tensor is changed in place, or is a result: then the function is not traced.
-Nor is it where the arrays are large.
+are guarded by them. One that is made inside (`np.triu(np.ones((n, n)))`) is the same at every call,
+unless it may come from code in C that is not known (`array_sources`), or from an array of a cache,
+which is not guarded. What is shared is not only read where the tensor is changed in place, or is a
+result, and where the array is changed after the tensor was made: then the function is not traced.
+Nor is it where the arrays that it leads to are large.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -31,8 +33,14 @@ class NumpyMemory:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.guarded: Callable[[], list[Any]] = list  # arrays that the function leads to, as known
+        self._made: list[_Made] = []
         self._tensors: dict[int, tuple[torch.Tensor, Loc | None]] = {}
+
+    def follow(
+        self, arrays: Callable[[], list[tuple[Any, bool]]], sources: Callable[[], str | None]
+    ) -> None:  # fmt: skip
+        """Ask these for arrays that the function leads to, and for what may give any array."""
+        self.arrays, self.sources = arrays, sources
 
     def admit_arrays(self, args: Iterable[Any], loc: Loc | None) -> None:
         """Raise FreeTensorError for arrays in the arguments that are not guarded."""
@@ -44,7 +52,8 @@ class NumpyMemory:
 
     def admit(self, start: int, end: int, loc: Loc | None) -> None:
         """Raise FreeTensorError for memory that no guarded array has, and where they are large."""
-        arrays = self.guarded()
+        found = self.arrays()
+        arrays = [array for array, is_guarded in found if is_guarded]
         size = sum(array.nbytes for array in arrays)
         if size > tuning.CHECKED_BYTES:
             raise FreeTensorError(
@@ -56,11 +65,10 @@ class NumpyMemory:
             low, high = np.lib.array_utils.byte_bounds(array)
             if low <= start and end <= high:
                 return
-        raise FreeTensorError(
-            "a tensor is made from a numpy array that is made inside the traced function, or kept "
-            "by a partial, a default or a cache: a compiled call would not read it again",
-            loc=loc, hint="make the tensor outside and pass it, or keep the array in a closure",
-        )  # fmt: skip
+        made = _Made(start, end, loc, self.sources)
+        if len(arrays) < len(found):
+            raise made.error("and may come from an array that a cache keeps")
+        self._made.append(made)
 
     def note(self, tensor: torch.Tensor) -> None:
         """A tensor enters a call: is it one over an array, before it is changed?"""
@@ -73,6 +81,8 @@ class NumpyMemory:
 
         `memories` are those of the tensors that the caller is given.
         """
+        for made in self._made:
+            made.check()
         given = frozenset(memories)
         for tensor, loc in self._tensors.values():
             if is_written(tensor):
@@ -91,6 +101,32 @@ class NumpyMemory:
                 return None
             value = node.inputs[0]
         return value
+
+
+class _Made:
+    """The memory of an array that was made inside, which is what it was to the end of the run."""
+
+    def __init__(
+        self, start: int, end: int, loc: Loc | None, sources: Callable[[], str | None]
+    ) -> None:  # fmt: skip
+        self.start, self.loc, self.sources = start, loc, sources
+        self.then = ctypes.string_at(start, end - start)
+        self.check()
+
+    def check(self) -> None:
+        """Raise FreeTensorError where it may be another one at the next call."""
+        if (source := self.sources()) is not None:
+            raise self.error(f"and may come from {source}")
+        if ctypes.string_at(self.start, len(self.then)) != self.then:
+            raise self.error("and changed afterwards")
+
+    def error(self, how: str) -> FreeTensorError:
+        """That the array is not the same at every call."""
+        return FreeTensorError(
+            f"a tensor is made from a numpy array that is made inside the traced function, {how}: "
+            "a compiled call would not read it again", loc=self.loc,
+            hint="make the tensor outside and pass it, or keep the array in a closure",
+        )  # fmt: skip
 
 
 def _error(what: str, loc: Loc | None) -> FreeTensorError:

@@ -65,7 +65,7 @@ class OuterState:
         self._found: dict[int, tuple[Any, Origin]] = {}
         self._kept: dict[int, Origin] = {}  # tensors that graphs of torch's keep
         self._arrays_known = -1
-        self._arrays: list[Any] = []
+        self._arrays: list[tuple[Any, bool]] = []
         reads.misses.reached = self.reached
         reads.lends["id"] = self._id
         inner = getattr(fn, "__func__", fn)
@@ -99,17 +99,24 @@ class OuterState:
         with unprofiled():  # what the walk reads is not the user's
             self._found = self._reach.find(self.fn, is_tensor, self.given)
 
-    def arrays(self) -> list[Any]:
-        """The numpy arrays that the code which has run so far can reach, and that are guarded.
+    def arrays(self) -> list[tuple[Any, bool]]:
+        """The numpy arrays that the code which has run so far can reach; whether they are guarded.
 
-        Those of a `functools.partial`, and of a cached function's results, are not.
+        Those of a cached function's results are not.
         """
         if self._arrays_known != self.reads.progress():
             self._arrays_known = self.reads.progress()
-            with unprofiled():
-                found = Reach(self.reads).find(self.fn, _is_array, self.given)
-            self._arrays = [array for array, origin in found.values() if _is_guarded(origin)]
+            found = self._reached(_is_array)
+            self._arrays = [(array, _is_guarded(origin)) for array, origin in found.values()]
         return self._arrays
+
+    def find(self, is_one: Callable[[Any], Any]) -> list[Any]:
+        """Objects of a kind that the code which has run so far can reach."""
+        return [obj for obj, _ in self._reached(is_one).values()]
+
+    def _reached(self, is_one: Callable[[Any], Any]) -> dict[int, tuple[Any, Origin]]:
+        with unprofiled():
+            return Reach(self.reads).find(self.fn, is_one, self.given)
 
     def changes(self) -> list[Change]:
         """What the run has written to what was there before it."""

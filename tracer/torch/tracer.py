@@ -68,6 +68,7 @@ from gradof.tracer.state.places import Place
 from gradof.tracer.state.reads import Reads
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.torch import cells, ctc, library  # noqa: F401  # they register themselves
+from gradof.tracer.torch.array_sources import ArraySources
 from gradof.tracer.torch.array_tensors import arrays_taken
 from gradof.tracer.torch.attributes import ReadAttributes
 from gradof.tracer.torch.backwards import backwards_inside
@@ -160,10 +161,10 @@ def trace_torch(
             except Exception:  # without loops it comes again, or was not the user's
                 if loops.looked_at or loops.unrolled:
                     evaluate = None
-                elif not loops_vary.give_up():
+                elif not trace.sources.missed and not loops_vary.give_up():
                     raise
             else:
-                again = conversions.fresh or trace.api.picks.missing
+                again = conversions.fresh or trace.api.picks.missing or trace.sources.missed
                 if not again and not loops_vary.another():
                     return traced
 
@@ -191,7 +192,8 @@ class Trace:
         self.draws = Drawing(self.recorder, self.api.numbers)
         self.api.register_hook = TensorHooks(self.recorder, self.api).register
         self.outer = OuterState(fn, reads)
-        self.api.of_numpy.guarded = self.outer.arrays
+        self.sources = ArraySources(reads, self.outer)
+        self.api.of_numpy.follow(self.outer.arrays, self.sources.unknown)
         self.attributes = self.api.attributes = ReadAttributes(reads)
         self.devices = OneDevice(fn)
         self.found: list[Readable] = []
@@ -262,7 +264,7 @@ class Trace:
                     stack.enter_context(each)
                 with noting_refusals():
                     result = self.fn(*args, **kwargs)
-            refuse_effects(self.fn, self.reads)
+            refuse_effects(self.fn, self.reads, self.sources)
             self.outer.index()
             outcome = Outcome(self)
             with self.aten:  # pending changes of views are applied when results are read
