@@ -137,6 +137,8 @@ MADE: dict[str, Function] = {
     "size of x": lambda s, x: x * torch.from_numpy(np.arange(float(x.shape[0]))),
     "mask": _mask, "normalised": _normalised, "grid": _grid, "parts": _written_in_parts,
     "result": _result,
+    "tensor as result": lambda s, x: (x * 2, torch.from_numpy(s.table * 2)),
+    "part as result": lambda s, x: (x * 2, torch.from_numpy(np.eye(4))[1:], torch.ones(2)),
     "a draw of Python's": lambda s, x: x * torch.from_numpy(np.full(4, random.random())),
     "draws": lambda s, x: x * torch.from_numpy(np.array([np.random.rand(), s.seed, 2.0, 3.0])),
     "numbers of x": lambda s, x: x * torch.from_numpy(np.full(4, x.detach().sum().item())),
@@ -148,6 +150,11 @@ def _shared_and_written(s: State, x: Tensor) -> Any:
     shared = torch.from_numpy(made)
     shared[0] = 9.0
     return x * shared * float(made[0])
+
+
+def _of_one_memory(s: State, x: Tensor) -> Any:
+    made = np.ones(4)
+    return x * 2, torch.from_numpy(made), made
 
 
 def _changed_between(s: State, x: Tensor) -> Any:
@@ -173,8 +180,13 @@ OTHER: dict[str, Function] = {
     "iterator": lambda s, x: x * torch.from_numpy(next(s.rows) * 2),
     "stream": lambda s, x: x * torch.tensor(np.array(np.frombuffer(s.stream.getbuffer()))),
     "over bytes": lambda s, x: x * torch.from_numpy(np.frombuffer(s.buffer) * 2),
+    "array and tensor": _of_one_memory,
     "shared": _shared_and_written, "between": _changed_between, "shuffled": _shuffled,
 }  # fmt: skip
+
+
+def _copied(other: Any) -> Any:
+    return other.clone() if isinstance(other, Tensor) else other.copy()
 
 
 def _runs(fn: Function, compiled: bool) -> tuple[list[Any], Any]:
@@ -191,9 +203,10 @@ def _runs(fn: Function, compiled: bool) -> tuple[list[Any], Any]:
         out = call(x)
         value, *others = out if isinstance(out, tuple) else (out,)
         (slope,) = torch.autograd.grad(value.sum(), x)
-        found += [value.detach(), slope, *(other.copy() for other in others)]
+        found += [value.detach(), slope, *map(_copied, others)]
         for other in others:
             other += 1.0  # as the caller may
+        found += map(_copied, others)
     return found, call
 
 

@@ -187,13 +187,13 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # Only numpy's memory is not resizable: this is torch.from_numpy. Once the elements are read
         # off as an array, by `constant`, no other memory is either.
         storage = tensor.untyped_storage()
-        is_numpys = not storage.resizable()
-        if is_numpys:
-            start = storage.data_ptr()
-            self.of_numpy.admit(start, start + storage.nbytes(), site.loc)
+        start, is_numpys = storage.data_ptr(), not storage.resizable()
+        made = is_numpys and self.of_numpy.admit(start, start + storage.nbytes(), site.loc)
         value = self.recorder.constant(tensor, site)
         if is_numpys:
             self.recorder.numpys[value] = site.loc
+        if made:
+            self.of_numpy.made.add(value)
 
     def _batch_norm(self, args: tuple[Any, ...], site: Site) -> Any:
         # The op changes its running statistics in place even after functionalization. Its

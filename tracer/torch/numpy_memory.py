@@ -6,14 +6,14 @@ The trace holds while the arrays have the elements that they had: those that the
 are guarded by them. One that is made inside (`np.triu(np.ones((n, n)))`) is the same at every call,
 unless it may come from code in C that is not known (`array_sources`), or from an array of a cache,
 which is not guarded. What is shared is not only read where the tensor is changed in place, or is a
-result, and where the array is changed after the tensor was made: then the function is not traced.
-Nor is it where the arrays that it leads to are large.
+result (with its array, if that is made inside), and where the array is changed after the tensor was
+made: then the function is not traced. Nor is it where the arrays that it leads to are large.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,9 @@ class NumpyMemory:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
+        self.made: set[Value] = set()  # of the recorder's, those of arrays that are made inside
         self._made: list[_Made] = []
-        self._tensors: dict[int, tuple[torch.Tensor, Loc | None]] = {}
+        self._tensors: dict[int, tuple[torch.Tensor, Value, Loc | None]] = {}
 
     def follow(
         self, arrays: Callable[[], list[tuple[Any, bool]]], sources: Callable[[], str | None]
@@ -50,8 +51,12 @@ class NumpyMemory:
             elif type(arg) in (list, tuple):
                 self.admit_arrays(arg, loc)
 
-    def admit(self, start: int, end: int, loc: Loc | None) -> None:
-        """Raise FreeTensorError for memory that no guarded array has, and where they are large."""
+    def admit(self, start: int, end: int, loc: Loc | None) -> bool:
+        """Whether memory is of an array that is made inside, and not of one that is guarded.
+
+        Raises FreeTensorError where it may be of others, and where those that are guarded are
+        large.
+        """
         found = self.arrays()
         arrays = [array for array, is_guarded in found if is_guarded]
         size = sum(array.nbytes for array in arrays)
@@ -64,34 +69,39 @@ class NumpyMemory:
         for array in arrays:
             low, high = np.lib.array_utils.byte_bounds(array)
             if low <= start and end <= high:
-                return
+                return False
         made = _Made(start, end, loc, self.sources)
         if len(arrays) < len(found):
             raise made.error("and may come from an array that a cache keeps")
         self._made.append(made)
+        return True
 
     def note(self, tensor: torch.Tensor) -> None:
         """A tensor enters a call: is it one over an array, before it is changed?"""
         value = self.recorder.find(inner(tensor))
         if value in self.recorder.numpys:
-            self._tensors.setdefault(id(tensor), (tensor, self.recorder.numpys[value]))
+            found = tensor, value, self.recorder.numpys[value]
+            self._tensors.setdefault(id(tensor), found)
 
-    def check(self, memories: Iterable[int], outputs: Iterable[Value]) -> None:
+    def check(
+        self, memories: Iterable[int], outputs: Iterable[Value], arrays: Sequence[Any]
+    ) -> None:  # fmt: skip
         """Raise FreeTensorError where an array is changed, or the caller is given its memory.
 
-        `memories` are those of the tensors that the caller is given.
+        `memories` are those of the tensors that the caller is given, who may have that of an array
+        made inside, if not with one of the `arrays`.
         """
         for made in self._made:
-            made.check()
+            made.check(arrays)
         given = frozenset(memories)
-        for tensor, loc in self._tensors.values():
+        for tensor, value, loc in self._tensors.values():
             if is_written(tensor):
                 raise _error("is changed in place", loc)
-            if address(tensor) in given:
+            if address(tensor) in given and value not in self.made:
                 raise _error("is a result of it", loc)
         for value in outputs if self.recorder.numpys else ():
             of = self._array_of(value)
-            if of is not None:
+            if of is not None and of not in self.made:
                 raise _error("is a result of it", self.recorder.numpys[of])
 
     def _array_of(self, value: Value) -> Value | None:
@@ -113,8 +123,11 @@ class _Made:
         self.then = ctypes.string_at(start, end - start)
         self.check()
 
-    def check(self) -> None:
-        """Raise FreeTensorError where it may be another one at the next call."""
+    def check(self, arrays: Sequence[Any] = ()) -> None:
+        """Raise FreeTensorError where it may be another one at each call, or is one of these."""
+        for low, high in map(np.lib.array_utils.byte_bounds, arrays):
+            if low < self.start + len(self.then) and self.start < high:
+                raise self.error("which is a result of it, too")
         if (source := self.sources()) is not None:
             raise self.error(f"and may come from {source}")
         if ctypes.string_at(self.start, len(self.then)) != self.then:

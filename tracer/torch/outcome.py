@@ -54,6 +54,7 @@ class Outcome:
         self.containers = trace.containers
         self.containers.look(self.loc)
         self.values: list[Value] = []
+        self._arrays: list[Any] = []  # of numpy's, among the results and what is stored
         inputs = zip(trace.params, trace.wrappers, trace.required, strict=True)
         self._given = {value for value, wrapper, required in inputs
                        if required or (wrapper.requires_grad and wrapper.is_leaf)}  # fmt: skip
@@ -96,6 +97,8 @@ class Outcome:
                 return given
             if type(leaf) is torch.Size:
                 return FreshOut(leaf)
+            if isinstance(leaf, np.ndarray):
+                self._arrays.append(leaf)
             return constant(leaf, self._was_before)
         wrapper = self.trace.api.traced(leaf)
         if id(wrapper) not in self._outputs:
@@ -237,7 +240,7 @@ class Outcome:
 
     def writebacks(self) -> tuple[WriteBack, ...]:
         """Inputs that the function changed in place; their new values become outputs."""
-        self.trace.api.of_numpy.check(self.memories.values(), self.values)
+        self.trace.api.of_numpy.check(self.memories.values(), self.values, self._arrays)
         trace, changed = self.trace, list[WriteBack]()
         for i, wrapper in enumerate(trace.wrappers):
             value = trace.recorder.value(inner(wrapper), None)
