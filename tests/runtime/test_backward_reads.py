@@ -156,6 +156,21 @@ def test_loggers_names_and_globals_that_nothing_rebinds_are_traced() -> None:
     assert call.cache_info().misses == 1 and call.cache_info().backward_runs == 4
 
 
+EVERYTHING, TWICE, ALLOWED, DOTS = slice(None), range(2), frozenset({1, 2}), ...
+
+
+def test_globals_that_cannot_change_are_traced() -> None:
+    def read(ctx: Any, g: Tensor) -> Tensor:
+        made = g[DOTS, EVERYTHING]
+        for k in TWICE:
+            made = made * (3.0 if k + 1 in ALLOWED else 0.0)
+        return made
+
+    x = torch.ones(3, requires_grad=True)
+    value = differentiate(function(read).apply, strict=True)(x)
+    assert torch.autograd.grad(value.sum(), x)[0].tolist() == [9.0] * 3
+
+
 def _count(keeper: Keeper) -> None:
     keeper.count += 1
 

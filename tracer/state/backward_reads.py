@@ -32,7 +32,9 @@ from gradof.tracer.state.source import user_loc
 _STDLIB = frozenset(sys.stdlib_module_names) - {"__main__"}  # whose globals stay as they are
 _TORCHS = frozenset({"torch", "torch._ops", "torch.jit"})  # of dtypes, ops, scripted functions
 _FIXED = (type, ModuleType, FunctionType, BuiltinFunctionType, logging.Logger)
-_ATOMS = (int, float, complex, str, bytes, tuple, type(None))
+_ATOMS = (
+    int, float, complex, str, bytes, tuple, slice, range, frozenset, type(None), type(...),
+)  # fmt: skip
 _CONTAINERS = (list, dict, set, deque, bytearray)
 
 
