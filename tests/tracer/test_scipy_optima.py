@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+import scipy.signal
 from scipy.optimize import LinearConstraint, linear_sum_assignment
 
 import gradof
@@ -111,6 +112,48 @@ def test_a_result_has_counts_and_says_what_has_no_derivative() -> None:
     with pytest.raises(UnsupportedOpError, match="hess_inv of the result of") as caught:
         gradof.grad(spread)(X)
     assert "test_scipy_optima.py" in str(caught.value)
+
+
+def test_a_result_is_of_scipys_class_and_can_be_printed() -> None:
+    def fn(x: Any) -> Any:
+        return scipy.optimize.minimize(lambda v: np.sum((v - x) ** 2), np.zeros(2))
+
+    found, want = gradof.differentiate(fn)(X), fn(X)
+    assert type(found) is type(want) and not hasattr(found, "shape")
+    assert "message: Optimization terminated successfully." in repr(found)
+    assert found.nfev == want.nfev and found.success
+    np.testing.assert_allclose(found.x, want.x)
+
+
+PEAKS: dict[str, dict[str, Any]] = {
+    "none": {}, "height": {"height": -9.0}, "threshold": {"threshold": 0.1},
+    "prominence": {"prominence": 0.2, "wlen": 9}, "plateau": {"plateau_size": 1, "height": 0.0},
+    "width": {"width": 0, "rel_height": 0.8}, "all": {
+        "plateau_size": (1, 9), "width": (0, 50), "threshold": 0.0, "height": (-9, 90)},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PEAKS)
+def test_what_find_peaks_tells_of_peaks(name: str) -> None:
+    x = np.random.default_rng(0).standard_normal(60).cumsum()
+
+    def told(x: Any) -> Any:
+        return scipy.signal.find_peaks(x, **PEAKS[name])
+
+    (at, have), (places, want) = gradof.differentiate(told)(x), told(x)
+    assert np.array_equal(at, places) and type(have) is dict and list(have) == list(want)
+    for key in want:
+        assert have[key].dtype == want[key].dtype
+        np.testing.assert_allclose(have[key], want[key])
+
+    def total(x: Any) -> Any:
+        at, found = told(x)
+        floats = [part for part in found.values() if part.dtype.kind == "f"]
+        return sum((part * np.arange(1, len(at) + 1)).sum() for part in floats) + 0.0 * x.sum()
+
+    slope, step = gradof.grad(total)(x), 1e-6
+    differences = [(total(x + h) - total(x - h)) / (2 * step) for h in step * np.eye(60)]
+    np.testing.assert_allclose(slope, differences, atol=1e-5)
 
 
 @pytest.mark.parametrize("a", [1.0, 0.3, -1.7, 1e6])

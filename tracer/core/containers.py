@@ -49,7 +49,7 @@ def node_of(cls: type) -> Node | None:
     if cls is MappingProxyType:
         return Node(_of_mapping, lambda parts, of: MappingProxyType(dict(zip(of[0], parts))))  # noqa: B905
     if issubclass(cls, dict) and cls not in (dict, OrderedDict) and cls.__new__ in _MAKERS:
-        return Node(_of_dict, lambda parts, of: _dict_of(cls, parts, *of[:3]))
+        return Node(of_dict, lambda parts, of: dict_of(cls, parts, *of[:3]))
     return None
 
 
@@ -57,7 +57,7 @@ def _of_mapping(mapping: Any) -> tuple[list[Any], Any]:
     return list(mapping.values()), (tuple(mapping), tuple(map(exact, mapping)))
 
 
-def _of_dict(mapping: Any) -> tuple[list[Any], Any]:
+def of_dict(mapping: Any) -> tuple[list[Any], Any]:
     """Items, then attributes; how exactly the keys are to be equal comes last."""
     keys, held = tuple(dict.keys(mapping)), getattr(mapping, "__dict__", {})
     factory = mapping.default_factory if isinstance(mapping, defaultdict) else None
@@ -65,7 +65,8 @@ def _of_dict(mapping: Any) -> tuple[list[Any], Any]:
     return parts, (keys, tuple(held), factory, tuple(map(exact, keys)))
 
 
-def _dict_of(cls: Any, parts: list[Any], keys: Any, names: Any, factory: Any) -> Any:
+def dict_of(cls: Any, parts: list[Any], keys: Any, names: Any, factory: Any) -> Any:
+    """A dict of a class, of what `of_dict` has told of one."""
     made = cls.__new__(cls)
     if isinstance(made, defaultdict):
         made.default_factory = factory

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from gradof.tracer.core.containers import dict_of, of_dict
+from gradof.tracer.core.sparse_matrices import Node
 from gradof.tracer.numpy.active import active_recorder
 
 _WHOLE = (bool, int, np.bool_, np.integer)
@@ -46,9 +48,12 @@ def _class(of: str) -> type:
             )
 
         def __getattr__(self, name: str) -> Any:
-            if name.startswith("__"):
+            if name.startswith("_"):
                 raise AttributeError(name)
             return self[name]
+
+        # The caller gets scipy's own class.
+        gradof_node = Node(of_dict, lambda parts, of: dict_of(OptimizeResult, parts, *of[:3]))
 
     Found.__name__ = Found.__qualname__ = "OptimizeResult"
     return Found

@@ -6,6 +6,7 @@ found anew at each call.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import call as call_black_box
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.scipy.calls import holds_traced, scipy_function
-from gradof.tracer.scipy.found import result_of
 from gradof.tracer.scipy.twins import through
 
 through(
@@ -50,21 +50,65 @@ def _boxcox_llf(
     return (lmb - 1.0) * logs - 0.5 * data.shape[axis] * np.log(variance)
 
 
-@scipy_function("scipy.signal.find_peaks", raw=True)
+_NAME = "scipy.signal.find_peaks"
+_PLACES = ("plateau_sizes", "left_edges", "right_edges", "left_bases", "right_bases")
+
+
+@scipy_function(_NAME, raw=True)
 def _find_peaks(original: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     if not holds_traced((x, args, kwargs)):
         return original(x, *args, **kwargs)
     if type(x) is not TracedArray or holds_traced((args, kwargs)):
         raise TypeError("find_peaks of traced values with limits that are traced")
-    name = "scipy.signal.find_peaks"
 
     def places(x: Any) -> Any:
-        return np.asarray(original(np.array(x), *args, **kwargs)[0])
+        at, found = original(np.array(x), *args, **kwargs)
+        rows = [at, *(found[name] for name in _PLACES if name in found)]
+        if "widths" in found:
+            rows += [np.floor(found["left_ips"]), np.ceil(found["right_ips"])]
+        return np.stack(rows).astype(np.intp)
 
     def count(x: Any) -> Any:
-        return np.int64(len(places(x)))
+        return np.int64(places(x).shape[1])
 
-    known = int(call_black_box(x.recorder, f"{name}: how many", count, (x,), None, None))
-    at = call_black_box(x.recorder, name, places, (x,), None, None)
-    assert at.shape == (known,)
-    return at, result_of(name, {"peak_heights": np.take(x, at)}, {})
+    known = int(call_black_box(x.recorder, f"{_NAME}: how many", count, (x,), None, None))
+    rows = call_black_box(x.recorder, _NAME, places, (x,), None, None)
+    assert rows.shape[1] == known
+    bound = inspect.signature(original).bind(x, *args, **kwargs)
+    bound.apply_defaults()
+    return rows[0], _properties(x.astype(np.float64), rows, bound.arguments)
+
+
+def _properties(x: Any, rows: Any, asked: dict[str, Any]) -> dict[str, Any]:
+    """What find_peaks tells of the peaks, by the limits that it is given, as in its notes."""
+    at, *places = rows
+    found: dict[str, Any] = {}
+    if asked["plateau_size"] is not None:
+        found |= zip(_PLACES[:3], places[:3], strict=True)
+        places = places[3:]
+    if asked["height"] is not None:
+        found["peak_heights"] = x[at]
+    if asked["threshold"] is not None:
+        found["left_thresholds"] = x[at] - x[at - 1]
+        found["right_thresholds"] = x[at] - x[at + 1]
+    if asked["prominence"] is None and asked["width"] is None:
+        return found
+    left, right = places[:2]
+    prominences = x[at] - np.maximum(x[left], x[right])
+    found |= {"prominences": prominences, "left_bases": left, "right_bases": right}
+    if asked["width"] is not None:
+        heights = x[at] - prominences * asked["rel_height"]
+        left, right = places[2:]
+        first = left + _crossing(x, left, 1, heights)
+        last = right - _crossing(x, right, -1, heights)
+        found |= {"widths": last - first, "width_heights": heights}
+        found |= {"left_ips": first, "right_ips": last}
+    return found
+
+
+def _crossing(x: Any, at: Any, step: int, heights: Any) -> Any:
+    """How far from a place to the next a line between the two comes to a height, if it does."""
+    crosses = x[at] < heights
+    inside = np.where(crosses, at, at - step)  # no division by zero where it does not
+    rise = x[inside + step] - x[inside]
+    return np.where(crosses, (heights - x[at]) / np.where(crosses, rise, 1.0), 0.0)
