@@ -36,6 +36,8 @@ CASES = (
     *_of("lfilter", f"{_B}, 2 * {_A}, x, axis=0", on=(R(5, 2),)),
     *_of("lfilter", f"{_B}, {_A}, x, zi=y", on=(R(6), R(2))),
     *_of("lfilter", f"{_B}, {_A}, x, zi=y", on=(R(1), R(2))),
+    *_of("lfilter", "[1, -1], 1, x", "x[:3], [1], np.arange(5)", on=(R(5),)),
+    *_parts("lfilter", "[1, 2j], [1, 0.3], x * 1j + np.flip(x)", "x, [2, 1], 1j * x"),
     *_of("sosfilt", f"{_SOS}, x"), *_of("sosfilt", f"{_SOS}, x, zi=y", on=(R(6), R(2, 2))),
     *_of("filtfilt", f"{_B}, {_A}, x, padlen=4", f"{_B}, {_A}, x, padtype=None",
          f"{_B}, {_A}, x, padtype='even', padlen=3", f"{_B}, {_A}, x, method='gust'"),

@@ -213,3 +213,22 @@ def test_ranges_between_traced_numbers(at: int) -> None:
         e = h * np.eye(4)[i]
         slope = np.sum(cotangent * (call(given + e) - call(given - e))) / (2 * h)
         np.testing.assert_allclose(gradient[i], slope, rtol=1e-2 if at == 2 else 1e-3, atol=1e-5)
+
+
+ORDERS: dict[str, Callable[[Any], Any]] = {
+    "reshape": lambda x: np.reshape(x, (2, 6), order="f"),  # type: ignore[call-overload]
+    "method": lambda x: x.reshape(2, 6, order="f"),
+    "ravel": lambda x: np.ravel(x.reshape(3, 4), order="f"),  # type: ignore[call-overload]
+    "flatten": lambda x: x.reshape(3, 4).flatten("f"),
+    "asarray": lambda x: np.asarray(x.reshape(3, 4), order="c"),  # type: ignore[call-overload]
+    "array": lambda x: np.array(x.reshape(3, 4), order="f"),  # type: ignore[call-overload]
+    "astype": lambda x: x.reshape(3, 4).astype(float, order="f"),
+    "places": lambda x: x * np.unravel_index(np.argmax(x), (3, 4), order="c")[1],  # type: ignore[call-overload]
+    "place": lambda x: x[np.ravel_multi_index(([2], [1]), (3, 4), order="f")],  # type: ignore[call-overload]
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_orders_in_small_letters(name: str) -> None:
+    x = np.random.default_rng(2).standard_normal(12)
+    np.testing.assert_array_equal(differentiate(ORDERS[name])(x), ORDERS[name](x))

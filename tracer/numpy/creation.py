@@ -32,7 +32,7 @@ from gradof.tracer.numpy.apply import Concatenator, vectorized
 from gradof.tracer.numpy.array import TracedArray, is_ours
 from gradof.tracer.numpy.functions import whole
 from gradof.tracer.numpy.grids import arange, grid, is_of_floats
-from gradof.tracer.numpy.layouts import in_order
+from gradof.tracer.numpy.layouts import in_order, order_of
 from gradof.tracer.numpy.lengths import Length, has_length, sized, tell_plain
 from gradof.tracer.numpy.lengths import in_function as of_sizes
 from gradof.tracer.numpy.math_arrays import FUNCTIONS as MATH
@@ -144,7 +144,7 @@ def _holding(
         return value.astype(dtype)
     if original.__name__ in _ORDERS and value.ndim == 0:
         value = np.reshape(value, 1)  # theirs have a dim at least
-    order: Any = _ORDERS.get(original.__name__, kwargs.get("order") or "K")
+    order: Any = _ORDERS.get(original.__name__, order_of(kwargs.get("order"), "K"))
     if copy:
         return np.copy(value, order=order)
     if order == "K":

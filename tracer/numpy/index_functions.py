@@ -13,6 +13,7 @@ import numpy as np
 from gradof import tuning
 from gradof.tracer.numpy.black_box import call
 from gradof.tracer.numpy.functions import as_array, composed, traced_all, whole
+from gradof.tracer.numpy.layouts import order_of
 
 
 @composed(np.ix_)
@@ -42,7 +43,7 @@ def _isin(
 
 @composed(np.unravel_index)
 def _unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
-    sizes = np.atleast_1d(whole(shape)).tolist()
+    sizes, order = np.atleast_1d(whole(shape)).tolist(), order_of(order)
     places = as_array(indices)
     _check_inside(places, math.prod(sizes), "index is out of bounds for array with size")
     columns = []
@@ -56,7 +57,7 @@ def _unravel_index(indices: Any, shape: Any, order: str = "C") -> Any:
 def _ravel_multi_index(
     multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C"
 ) -> Any:
-    sizes = np.atleast_1d(whole(dims)).tolist()
+    sizes, order = np.atleast_1d(whole(dims)).tolist(), order_of(order)
     modes = (mode,) * len(sizes) if isinstance(mode, str) else mode
     step, flat, pairs = 1, 0, list(zip(multi_index, sizes, modes, strict=True))
     for given, size, how in reversed(pairs) if order == "C" else pairs:

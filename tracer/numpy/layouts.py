@@ -67,6 +67,7 @@ class LaidOut:
         if not np.can_cast(self.dtype, dtype, casting):
             self.memory.astype(dtype, casting=casting)  # numpy's own error
         made = self if not copy and self.dtype == dtype else self.recorder.cast(self, dtype)
+        order = order_of(order, "K")
         return made if order == "K" else in_order(made, order)
 
     def copy(self: Any, order: Any = "C") -> Any:
@@ -130,6 +131,11 @@ def tell_sizes(array: Any) -> None:
     """What follows depends on the sizes of an array: they are not followed further."""
     for n in array.memory.shape:
         array.recorder.loops.sizes.plain(n)
+
+
+def order_of(order: Any, default: str = "C") -> str:
+    """An order of elements as numpy takes it: in small letters, too, and None."""
+    return default if order is None else str(order).upper()
 
 
 def in_order(array: Any, order: Any) -> Any:

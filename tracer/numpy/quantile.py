@@ -35,10 +35,11 @@ def _lexsort(keys: Any, axis: int = -1) -> Any:
 
 # --- quantiles ------------------------------------------------------------------------------------
 
-# Hyndman and Fan (1996): the place of a quantile, counted from 0, is q (n + alpha) + beta - 1
+# Hyndman and Fan (1996): the place of a quantile, counted from 0, is
+# n q + alpha + q (1 - alpha - beta) - 1, rounded as numpy's is, whose floor is asked for.
 _CONTINUOUS = {
-    "linear": (-1.0, 1.0), "interpolated_inverted_cdf": (0.0, 0.0), "hazen": (0.0, 0.5),
-    "weibull": (1.0, 0.0), "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (1 / 4, 3 / 8),
+    "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0),
+    "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
 }  # fmt: skip
 _ROUNDED: dict[str, Callable[[Any], Any]] = {
     "lower": np.floor, "higher": np.ceil, "midpoint": lambda p: 0.5 * (np.floor(p) + np.ceil(p)),
@@ -50,9 +51,11 @@ def _place(q: Any, n: Any, method: str) -> Any:
     """Where between the ordered elements a quantile lies; its fraction says how it is mixed."""
     if method in _ROUNDED:
         return _ROUNDED[method](q * (n - 1))
+    if method == "linear":
+        return (n - 1) * q
     if method in _CONTINUOUS:
         alpha, beta = _CONTINUOUS[method]
-        return q * (n + alpha) + (beta - 1)
+        return n * q + (alpha + q * (1 - alpha - beta)) - 1
     if method == "inverted_cdf":
         return np.ceil(q * n) - 1
     if method == "closest_observation":
@@ -91,7 +94,9 @@ def _mixed(ordered: Any, q: Any, count: Any, method: str) -> Any:
     high = np.minimum(low + 1, count - 1)
     below, above = (_at(ordered, where) for where in (low, high))
     # where both are one, their difference may be nan (inf - inf) although it has no part
-    return np.where(weight == 0, below, below + (above - below) * weight)
+    step = above - below
+    mixed = np.where(weight >= 0.5, above - step * (1 - weight), below + step * weight)
+    return np.where(weight == 0, below, mixed)
 
 
 def _at(ordered: Any, place: Any) -> Any:
@@ -124,7 +129,21 @@ def _percentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
 @composed(np.median)
 def _median(a: Any, axis: Any = None, *, overwrite_input: bool = False,
             keepdims: bool = False) -> Any:  # fmt: skip
-    return np.quantile(a, 0.5, axis=axis, keepdims=keepdims)
+    moved, dims, _ = _flattened(a, axis)
+    n = moved.shape[0]
+    if n == 0:
+        return np.quantile(a, 0.5, axis=axis, keepdims=keepdims)
+    ordered = np.sort(moved, axis=0)  # nans stand last
+    middle = ordered[n // 2] if n % 2 else _mean_of(ordered[n // 2 - 1], ordered[n // 2])
+    result = np.where(np.isnan(ordered[-1]), np.nan, middle)
+    return _kept(result, 0.5, np.shape(a), dims) if keepdims else result
+
+
+def _mean_of(low: Any, high: Any) -> Any:
+    """Of two elements, as `np.mean` has it, not their quantile: ties depend on the last bit."""
+    if low.dtype == np.float16:
+        return _mean_of(low.astype(np.float32), high.astype(np.float32)).astype(np.float16)
+    return (low + high) / 2
 
 
 @composed(np.nanquantile)
@@ -149,6 +168,13 @@ def _nanpercentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
 @composed(np.nanmedian)
 def _nanmedian(a: Any, axis: Any = None, overwrite_input: bool = False,
                keepdims: Any = False) -> Any:  # fmt: skip
-    return np.nanquantile(a, 0.5, axis=axis, keepdims=keepdims)
+    moved, dims, _ = _flattened(a, axis)
+    count = np.sum(~np.isnan(moved), axis=0)
+    ordered = np.sort(moved, axis=0)
+    last = np.maximum(count - 1, 0)
+    low, high = (_at(ordered, where) for where in (last // 2, (last + 1) // 2))
+    middle = np.where(last % 2 == 0, low, _mean_of(low, high))
+    result = np.where(count == 0, np.nan, middle)
+    return _kept(result, 0.5, np.shape(a), dims) if keepdims is True else result
 
 

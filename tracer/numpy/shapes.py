@@ -19,7 +19,7 @@ from gradof.tracer.numpy.functions import (
     view_of,
     whole,
 )
-from gradof.tracer.numpy.layouts import ask_layout
+from gradof.tracer.numpy.layouts import ask_layout, order_of
 from gradof.tracer.numpy.recorder import Recorder
 from gradof.tracer.numpy.view import View
 
@@ -35,7 +35,7 @@ def _reshape(
 ) -> ViewResult:
     array = r.traced(as_array(a))
     r.asks_layout(array)
-    flags = array.memory.flags
+    flags, order = array.memory.flags, order_of(order)
     if order == "A":
         ask_layout(array)
         order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
@@ -56,7 +56,7 @@ def _reversed(x: Expr) -> Expr:
 
 @composed(np.ravel)
 def _ravel(a: Any, order: Any = "C") -> Any:
-    flags = np.asarray(memories(a)).flags
+    flags, order = np.asarray(memories(a)).flags, order_of(order)
     dense = {"F": flags.f_contiguous, "C": flags.c_contiguous}.get(order, flags.forc)
     if order == "K":
         if isinstance(a, TracedArray):
@@ -156,7 +156,7 @@ def _flipud(m: Any) -> Any:
 
 @composed(np.rot90)
 def _rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
-    for _ in range(k % 4):
+    for _ in range(int(k % 4)):
         m = np.flip(np.swapaxes(m, axes[0], axes[1]), axes[0])
     return m
 

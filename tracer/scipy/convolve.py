@@ -104,8 +104,15 @@ def _padded_to(x: Any, n: int) -> Any:
 
 def _filtered(b: Any, a: Any, x: Any, zi: Any) -> tuple[Any, Any]:
     """Along the last axis: the result, and the state at the end where one is given."""
-    if any(v.dtype.kind == "c" for v in (b, a, x)):
-        raise TypeError("argument with complex numbers")
+    given = [v for v in (b, a, x, zi) if v is not None]
+    dtype = np.result_type(*given)
+    if dtype.kind not in "fc":
+        raise NotImplementedError(  # as scipy does
+            f"Parameter's dtypes produced result type '{dtype}', which is not supported!"
+        )
+    if dtype.kind == "c":
+        return _filtered_apart(b, a, x, zi)
+    b, a, x = (v.astype(dtype, copy=False) for v in (b, a, x))
     y = emit("lfilter", b, a, x)
     if zi is None:
         return y, None
@@ -121,6 +128,22 @@ def _filtered(b: Any, a: Any, x: Any, zi: Any) -> tuple[Any, Any]:
         terms += [start[..., i + n]] if i + n < order else []
         ends.append(sum(terms[1:], terms[0]))
     return y, np.stack(ends, axis=-1) if ends else start
+
+
+def _filtered_apart(b: Any, a: Any, x: Any, zi: Any) -> tuple[Any, Any]:
+    """Of complex numbers: the parts of b x, and of the state, in which the result is linear."""
+    if np.iscomplexobj(a):
+        raise TypeError("argument a with complex numbers")
+    state = None if zi is None else np.zeros_like(np.imag(zi))
+    parts = [
+        (np.real(b), np.real(x), None if zi is None else np.real(zi), 1.0),
+        (np.imag(b), np.imag(x), state, -1.0),
+        (np.real(b), np.imag(x), None if zi is None else np.imag(zi), 1j),
+        (np.imag(b), np.real(x), state, 1j),
+    ]
+    found = [(_filtered(b, a, x, zi), factor) for b, x, zi, factor in parts]
+    y = sum(y * factor for (y, _), factor in found)
+    return y, None if zi is None else sum(end * factor for (_, end), factor in found)
 
 
 @scipy_function("scipy.signal.lfilter")

@@ -91,12 +91,16 @@ def _solve(
 _TRANS: dict[Any, bool] = {0: False, "N": False, 1: True, "T": True, 2: True, "C": True}
 
 
+def _turned(trans: Any) -> bool:
+    return _TRANS[trans.upper() if isinstance(trans, str) else trans]
+
+
 @scipy_function("scipy.linalg.solve_triangular")
 def _solve_triangular(
     a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False,
     overwrite_b: Any = None, check_finite: Any = None,
 ) -> Any:  # fmt: skip
-    turned = _TRANS[trans]
+    turned = _turned(trans)
     a = as_array(a)
     return triangular(_swap(a) if turned else a, b, bool(lower) != turned, unit_diagonal)
 
@@ -143,7 +147,7 @@ def _lu_solve(
     lu, b = real_only(lu), real_only(b)
     order = emit("pivot_order", as_array(piv) + 1, n=lu.shape[-1])
     right, vector = _as_column(lu, b)
-    if _TRANS[trans]:
+    if _turned(trans):
         half = triangular(_swap(lu), right, lower=True)
         whole = triangular(_swap(lu), half, lower=False, unit=True)
         y = np.take_along_axis(whole, np.argsort(order, axis=-1)[..., None], axis=-2)
