@@ -242,3 +242,14 @@ def test_parts_of_a_matrix_with_traced_elements(name: str, make: Any) -> None:
     slope = [(f(x + e) - f(x - e)) / 2e-6 for e in np.eye(3) * 1e-6]
     np.testing.assert_allclose(value, f(x))
     np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-8)
+
+
+def test_matrices_of_the_functions_own() -> None:
+    def fn(x: Any) -> Any:
+        keys = sp.dok_array((3, 3))
+        keys[0, 1] = 2.0
+        drawn = sp.random(3, 3, 0.5, random_state=0)
+        return keys @ x + sp.csr_array(np.eye(3)) @ x + drawn @ x
+
+    x = np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(gradof.differentiate(fn)(x), fn(x))

@@ -16,6 +16,7 @@ from typing import Any
 from gradof.ops.python_call import DRAWS
 from gradof.tracer.numpy.black_box import call
 from gradof.tracer.numpy.recorder import Recorder
+from gradof.tracer.state.unheard import quietly
 
 By = Callable[..., Any]
 
@@ -29,7 +30,7 @@ def draw(
         recorder.enter()
         raise recorder.unsupported("seed() without a number", "give it one, or leave it out")
     _, twin = recorder.generators.setdefault(
-        id(generator), (generator, copy.deepcopy(generator))
+        id(generator), (generator, quietly(copy.deepcopy, generator))
     )
 
     def of(source: Any) -> Callable[[Any, Any], Any]:

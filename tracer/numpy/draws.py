@@ -38,16 +38,18 @@ from gradof.tracer.numpy.functions import as_array, whole
 from gradof.tracer.numpy.names import STAND_INS
 from gradof.tracer.numpy.numbers import as_scalar
 from gradof.tracer.numpy.orders import ORDERS
-from gradof.tracer.numpy.random_states import PUTS, TAKES, Bits, put, take
+from gradof.tracer.numpy.random_states import PUTS, TAKES, Bits, put, refused, take
 from gradof.tracer.numpy.recorder import Recorder, contains_traced, real
 from gradof.tracer.state.generators import GLOBAL, Clock
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.state.unheard import quietly
 
 Function = Callable[..., Any]
 Wrap = Callable[[Function], Any]
 KINDS = (np.random.Generator, np.random.RandomState, random.Random)
 # Methods that are no draws, or change what they are given.
-_NOT_DRAWN = frozenset({"bit_generator", "bytes", "spawn", "randbytes"})
+_REFUSED = frozenset({"bytes", "spawn", "randbytes"})
+_NOT_DRAWN = _REFUSED | {"bit_generator"}
 _PYTHON = frozenset({  # of Python's own generators: what gives numbers
     "betavariate", "choice", "choices", "expovariate", "gammavariate", "gauss", "getrandbits",
     "getstate", "lognormvariate", "normalvariate", "paretovariate", "randint", "random",
@@ -71,6 +73,8 @@ class Drawn:
         generator, recorder = self.__dict__["generator"], active_recorder()
         if name == "bit_generator" and recorder is not None and not recorder.closed:
             return Bits(recorder, generator)
+        if name in _REFUSED and recorder is not None and not recorder.closed:
+            raise refused(recorder, f"{type(generator).__name__}.{name}")
         found = getattr(generator, name)
         return functools.partial(_called, generator, name) if _draws(generator, name) else found
 
@@ -141,7 +145,7 @@ def _called(generator: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         kwargs = {k: _scalar(recorder, v) for k, v in kwargs.items()}
         if any(type(a) is TracedArray for a in (*args, *kwargs.values())):
             given, named = real(args), {k: real(v) for k, v in kwargs.items()}
-            getattr(copy.deepcopy(generator), name)(*given, **named)  # numpy's own checks
+            getattr(quietly(copy.deepcopy, generator), name)(*given, **named)  # numpy's own checks
             return scaled(generator, *args, **kwargs)
     return draw(recorder, generator, name, plain(args), plain(kwargs))
 

@@ -88,6 +88,13 @@ def _set(generator: Any, state: Any) -> None:
         generator.set_state(state)
 
 
+def refused(recorder: Recorder, what: str) -> Exception:
+    """The error for what gives more of a generator than numbers, or other generators."""
+    return recorder.unsupported(
+        f"{what} of a random generator", "draw them outside and pass them as an argument"
+    )
+
+
 class Bits:
     """The bit generator of a generator, as traced code sees it: `state` is taken and put."""
 
@@ -102,7 +109,10 @@ class Bits:
     def __getattr__(self, name: str) -> Any:
         if name == "state":
             return take(self.__dict__["recorder"], self.__dict__["generator"], "get_state")
-        return getattr(self.__dict__["generator"].bit_generator, name)
+        bits = self.__dict__["generator"].bit_generator
+        if name.startswith("__"):
+            return getattr(bits, name)
+        raise refused(self.__dict__["recorder"], f"{type(bits).__name__}.{name}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "state":

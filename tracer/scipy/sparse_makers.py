@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.scipy.calls import holds_traced, scipy_function
 from gradof.tracer.scipy.sparse import (
@@ -32,6 +33,8 @@ def _constructor(path: str) -> None:
         original: Any, self: Any, arg1: Any, shape: Any = None, dtype: Any = None,
         copy: bool = False, **options: Any,
     ) -> None:  # fmt: skip
+        if type(arg1) is TracedArray and arg1.is_constant:  # `np.eye(n)` of the function's own
+            arg1 = arg1.plain()
         if not holds_traced(arg1):
             original(self, arg1, shape, dtype, copy, **options)
             return

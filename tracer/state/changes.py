@@ -125,6 +125,11 @@ def raw_dict(container: dict[Any, Any]) -> type[dict[Any, Any]]:
     return OrderedDict if isinstance(container, OrderedDict) else dict
 
 
+def size_of(container: Any) -> int:
+    """How many items a list, dict, set, deque or bytearray has; of a dict, as a dict."""
+    return dict.__len__(container) if isinstance(container, dict) else len(container)
+
+
 def copy_of(container: Any) -> Any:
     """A copy, one level deep, of a list, dict, set, deque or bytearray."""
     if isinstance(container, dict):

@@ -34,7 +34,7 @@ import numpy as np
 
 from gradof.tracer.state.buffers import Buffers, is_buffer
 from gradof.tracer.state.caches import LRU, caches_of
-from gradof.tracer.state.changes import MISSING, Change, copy_of, differences, write
+from gradof.tracer.state.changes import MISSING, Change, copy_of, differences, size_of, write
 from gradof.tracer.state.code_facts import Facts
 from gradof.tracer.state.frames import Frames, is_frame
 from gradof.tracer.state.heard import hides, is_of_stdlib, is_opaque
@@ -280,7 +280,7 @@ class Held:
 
     def container(self, container: Any) -> None:
         """Copy a list, dict, set, deque or bytearray, if this is the first time it is seen."""
-        if id(container) not in self._copies and len(container) <= _LARGE:
+        if id(container) not in self._copies and size_of(container) <= _LARGE:
             self._copies[id(container)] = container, copy_of(container)
 
     def renew(self, ids: set[int]) -> None:

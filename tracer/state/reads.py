@@ -38,6 +38,7 @@ from gradof.tracer.state.changes import MISSING
 from gradof.tracer.state.code_facts import BY_NAME, GROWS, Facts, facts_of
 from gradof.tracer.state.cold import Misses
 from gradof.tracer.state.computed_names import Everything, note, note_given
+from gradof.tracer.state.copied_generators import CopiedGenerators
 from gradof.tracer.state.effects import SHAPING, effect_error, effect_of, in_reach, is_performed
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held
@@ -108,6 +109,7 @@ class Reads:
         self.of_backwards = BackwardReads()  # what rules of the user's read, which run later
         self.held = Held(copies_arrays=refuse_effects)
         self.misses = Misses(self.held, refuse_effects)
+        self.copied = CopiedGenerators(all_states=refuse_effects)
         self.decisions = Decisions()
         self._facts: dict[int, Facts | None] = {}  # by the id of the code: its hash takes long
         self._codes: list[CodeType] = []  # so that ids stay theirs
@@ -191,6 +193,7 @@ class Reads:
         self._switch(switch_of(frame))
         if code.co_name == TELLING.get(module):
             self._told.add(id(code))
+        self.copied.runs(module, code.co_name, code.co_names)
         if not is_heard(module):
             return None
         if code.co_name in _PLUMBING and module.startswith("torch.nn.modules"):
@@ -289,6 +292,7 @@ class Reads:
     def _of_c(self, frame: FrameType, function: Any) -> None:
         owner: Any = getattr(function, "__self__", None)
         name = function.__name__
+        self.copied.calls(owner, name)
         for called in self.called:
             called.add(function)
         if self.before_c is not None:

@@ -39,6 +39,7 @@ from gradof.tracer.core.number_trees import has_number, plain
 from gradof.tracer.core.unseeded import NAMES, Unseeded
 from gradof.tracer.state.effects import effect_error
 from gradof.tracer.state.source import user_loc
+from gradof.tracer.state.unheard import quietly
 from gradof.tracer.torch.numbers import MOST_READ, TorchNumbers
 from gradof.tracer.torch.recorder import Recorder
 
@@ -128,7 +129,9 @@ class Drawing:
 
     def _twin(self, generator: Any) -> Any:
         """The copy of a generator that the trace draws from."""
-        return self.twins.setdefault(id(generator), (generator, copy.deepcopy(generator)))[1]
+        return self.twins.setdefault(
+            id(generator), (generator, quietly(copy.deepcopy, generator))
+        )[1]
 
     def _emit(
         self, generator: Any, original: Function, args: Any, kwargs: Any, shown: Any
