@@ -56,10 +56,18 @@ def _method(name: str) -> Callable[..., Any]:
 
 for _name in (
     "sum", "prod", "mean", "std", "var", "max", "min", "any", "all", "argmax", "argmin", "cumsum",
-    "cumprod", "dot", "ravel", "squeeze", "swapaxes", "clip", "take", "repeat", "trace", "diagonal",
+    "cumprod", "dot", "ravel", "squeeze", "swapaxes", "take", "repeat", "trace", "diagonal",
     "round", "argsort", "argpartition", "searchsorted", "nonzero", "put", "choose",
 ):  # fmt: skip
     setattr(TracedArray, _name, _method(_name))
+
+
+def _clip(self: TracedArray, min: Any = None, max: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """As `np.clip`, of which the method needs one bound alone: `x.clip(0)`."""
+    return np.clip(self, min, max, *args, **kwargs)
+
+
+TracedArray.clip = _clip  # type: ignore[attr-defined]
 
 
 @functools.lru_cache(maxsize=256)
