@@ -104,6 +104,7 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "where: scalars": (lambda x: np.where(x > 0, 1.5, 2) * x, (M,)),
     "clip": (lambda x: np.clip(x, -0.5, 0.5), (M,)),
     "clip: one": (lambda x: np.clip(x, None, 0.5), (M,)),
+    "clip: low": (lambda x: x.clip(0.1), (M,)), "clip: high": (lambda x: x.clip(max=0.1), (M,)),
     "clip: names": (lambda x: np.clip(x, min=-0.1, max=0.2), (M,)),
     "nan_to_num": (lambda x: np.nan_to_num(x, nan=1.0), (HOLED,)),
     "select": (lambda x: np.select([x > 1, x > 0], [x**2, x], -1.0), (M,)),
