@@ -98,9 +98,10 @@ def _erase(node: Node) -> None:
     sources = [value.node for value in node.inputs]
     node.erase()
     for source in sources:
-        if source is not None and source.block is not None and not source.output.has_uses:
-            if source.kind in ("add", "dynamic_unslice"):
-                _erase(source)
+        if source is None or source.block is None or source.kind not in ("add", "dynamic_unslice"):
+            continue
+        if not source.output.has_uses:
+            _erase(source)
 
 
 def _read_first(block: Block) -> bool:

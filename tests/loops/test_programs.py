@@ -93,3 +93,24 @@ def test_two_loops_whose_rows_are_stacked_after_both() -> None:
     found = torch.autograd.grad(fast(x, w), (x, w))
     torch.testing.assert_close(found, torch.autograd.grad(f(x, w), (x, w)))
     assert sum(node.kind == "Loop" for node in fast.trace(x, w).walk()) == 2
+
+
+@pytest.mark.parametrize("n", [33, 129, 513])
+def test_sums_that_are_divided_in_the_loop_that_makes_them(n: int) -> None:
+    def smoothed(x: Any) -> Any:
+        found = np.zeros(int(np.ceil(x.size / 17)))
+        for i in range(found.size):
+            count = 0
+            for k in range(17 * i - 8, 17 * i + 9):
+                if 0 < k < len(x):
+                    count += 1
+                    found[i] += x[k]
+            found[i] /= float(count)
+        return found
+
+    x = np.random.default_rng(0).random(n)
+    np.testing.assert_allclose(gradof.differentiate(smoothed)(x), smoothed(x))
+    (slope,) = gradof.vjp(smoothed, x)[1](np.arange(1.0, len(smoothed(x)) + 1))
+    weights = np.arange(1.0, len(smoothed(x)) + 1)
+    want = [np.sum(weights * smoothed(e)) for e in np.eye(n)]  # it is linear
+    np.testing.assert_allclose(slope, want)
