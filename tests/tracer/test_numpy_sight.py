@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 import collections
 import cProfile
+import functools
+import math
 import queue
 import types
 from collections.abc import Callable
@@ -18,6 +20,7 @@ import pytest
 from gradof import differentiate, grad, tuning, vjp
 from gradof.errors import TraceError
 from gradof.tracer.numpy import templates
+from gradof.tracer.numpy.creation import replacements
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.tracer import trace_numpy
 from gradof.tracer.state import leads
@@ -357,3 +360,15 @@ def test_a_class_that_makes_what_it_is_asked_for_is_not_asked() -> None:
 
     np.testing.assert_array_equal(grad(loss)(np.ones(2)), [2.0, 2.0])
     assert not made and position(axes) is None
+
+
+def test_functions_of_the_tracers_keep_what_they_refer_to() -> None:
+    _, of_math = replacements()[id(math.sqrt)]
+    cells = dict(zip(of_math.__code__.co_freevars, of_math.__closure__, strict=True))
+    recorded = cells["of_arrays"].cell_contents
+
+    def fn(x: Any) -> Any:
+        functools.wraps(math.sqrt)(recorded)  # as the tracer does, while scipy's `quad` is traced
+        return x * recorded(4.0) * math.sqrt(9.0)
+
+    assert differentiate(fn)(np.float64(2.0)) == 12.0

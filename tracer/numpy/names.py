@@ -228,6 +228,12 @@ _theirs = builtins.__import__
 _importing = 0  # traces that run
 
 
+def _is_ours(obj: Any) -> bool:
+    """Whether it is a function of the tracer's, whatever module it says that it is of."""
+    space = obj.__globals__ if isinstance(obj, FunctionType) else {}
+    return str(space.get("__name__", "")).startswith("gradof.tracer.")
+
+
 class Replacing:
     """Replacements in what a run can reach, from when it is first seen until the run ends.
 
@@ -249,7 +255,7 @@ class Replacing:
         table = self._table
         if table is None or issubclass(type(obj), ATOMS):
             return True
-        if id(obj) in table.by_id:
+        if id(obj) in table.by_id or _is_ours(obj):
             return False
         found: list[Place | None] = []
         if isinstance(obj, FunctionType):
