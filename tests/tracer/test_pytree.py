@@ -4,8 +4,11 @@ from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
+import gradof
 from gradof.errors import InputError
 from gradof.tracer.core.pytree import Static, flatten, flatten_call, thaw
 
@@ -73,3 +76,16 @@ def test_static_arguments_become_one_leaf_each() -> None:
 def test_unknown_static_argument_is_refused() -> None:
     with pytest.raises(InputError, match="'nope', which is no parameter"):
         flatten_call(lambda x: x, (1,), {}, ("nope",))
+
+
+@pytest.mark.parametrize("at", [slice(1, 3), slice(None, None, 2), (slice(0, 2),), np.s_[1:5]])
+def test_slices_among_the_arguments_and_in_results(at: Any) -> None:
+    def fn(x: Any, at: Any) -> Any:
+        return (x[at] ** 2).sum(), at
+
+    call = gradof.differentiate(fn)
+    for x in np.arange(6.0), torch.arange(6.0):
+        for _ in range(2):
+            value, given = call(x, at)
+            assert float(value) == float(fn(x, at)[0]) and given == at
+    assert call.cache_info().misses == 2 and call.cache_info().eager_runs == 0

@@ -46,6 +46,8 @@ def node_of(cls: type) -> Node | None:
         return own
     if cls is deque:
         return Node(lambda d: (list(d), d.maxlen), deque)
+    if cls is slice:
+        return Node(lambda s: ([s.start, s.stop, s.step], None), lambda parts, _: slice(*parts))
     if cls is MappingProxyType:
         return Node(_of_mapping, lambda parts, of: MappingProxyType(dict(zip(of[0], parts))))  # noqa: B905
     if issubclass(cls, dict) and cls not in (dict, OrderedDict) and cls.__new__ in _MAKERS:
