@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pytest
 import torch
 from numpy.random import default_rng
@@ -83,6 +84,11 @@ def _write(folder: Path, k: int) -> None:
     np.save(folder / "a.npy", np.full(3, float(k)))
     np.savez(folder / "a.npz", a=np.full(3, float(k)))
     (folder / "a.txt").write_text(f"{k}.0 1.0\n")
+    table = pd.DataFrame({"a": [float(k), 1.0]})
+    table.to_pickle(folder / "a.pickle")
+    table.to_json(folder / "a.json")
+    table.to_stata(folder / "a.dta")
+    table.to_csv(folder / "a.csv")
     (folder / f"file{k}").touch()
     (folder / "grows.txt").write_text("x" * k)
 
@@ -97,6 +103,10 @@ READ: dict[str, Callable[[Path], float]] = {
     "listdir": lambda at: float(len(os.listdir(at))),
     "scandir": lambda at: float(len(list(os.scandir(at)))),
     "walk": lambda at: float(len(next(iter(os.walk(at)))[2])),
+    "read_csv": lambda at: float(pd.read_csv(at / "a.csv")["a"].iloc[0]),
+    "read_pickle": lambda at: float(pd.read_pickle(at / "a.pickle")["a"].iloc[0]),
+    "read_json": lambda at: float(pd.read_json(at / "a.json")["a"].iloc[0]),
+    "read_stata": lambda at: float(pd.read_stata(at / "a.dta")["a"].iloc[0]),
     "stat": lambda at: float(os.stat(at / "grows.txt").st_size),
 }  # fmt: skip
 

@@ -59,8 +59,8 @@ _READERS: dict[str, frozenset[str]] = {
     "numpy.lib._format_impl": frozenset({"open_memmap", "read_array"}),
     "numpy.lib.format": frozenset({"open_memmap", "read_array"}),
     "numpy._core.memmap": frozenset({"__new__"}), "numpy.core.memmap": frozenset({"__new__"}),
-    "pandas.io.parsers.readers": frozenset({"read_csv", "read_table", "read_fwf"}),
 }  # fmt: skip
+_FILES_OF_PANDAS = ("ExcelFile", "HDFStore", "StataReader", "TextFileReader")
 # Switches of torch's that code may ask for, beside those of every call (`runtime.arrays`).
 SWITCHES_OF_TORCH = frozenset({
     "get_num_threads", "get_num_interop_threads", "are_deterministic_algorithms_enabled",
@@ -142,7 +142,19 @@ def outside_of(frame: FrameType, guards_files: bool) -> str | None:
         return "random.Random without a seed"
     if module == "os" and name in ("walk", "fwalk"):
         return f"os.{name}"
-    return f"{module}.{name}" if not guards_files and name in _READERS.get(module, ()) else None
+    if module == "pandas.util._decorators":  # the reader is wrapped
+        name = getattr(frame.f_locals.get("func"), "__name__", name)
+    if not guards_files and _reads_files(module, name, frame):
+        return f"{module}.{name}"
+    return None
+
+
+def _reads_files(module: str, name: str, frame: FrameType) -> bool:
+    if module.startswith("pandas."):
+        if name == "__init__":
+            return type(frame.f_locals.get("self")).__name__ in _FILES_OF_PANDAS
+        return name.startswith("read_")
+    return name in _READERS.get(module, ())
 
 
 def asks_again(code: CodeType, space: dict[str, Any], hashed: bool) -> bool:
@@ -155,6 +167,8 @@ def asks_again(code: CodeType, space: dict[str, Any], hashed: bool) -> bool:
         return module == "torch._tensor" and not hashed
     if module in OUTSIDE or module in _READERS:
         return True
+    if module.startswith(("pandas.io.", "pandas.util._decorators")):
+        return code.co_name.startswith("read_") or code.co_name in ("__init__", "wrapper")
     return (module, code.co_name) in _NAMED
 
 
