@@ -10,8 +10,9 @@ vectors; on an AMD processor with 512-bit vectors two others take half the time:
   for which torch has nothing but MKL, and for float32 `mm` where it is quicker than oneDNN: where
   the first operand is transposed, as in the gradient of a weight, which oneDNN copies first, where
   both are long and narrow, and where both are small.
-- numpy, part by part, for a few numbers that are long sums: on one thread MKL takes 1.3 to 15 times
-  as long there, and it adds one product after the other, which loses digits.
+- numpy, part by part, for a few numbers that are long sums, with 256-bit vectors as well: on one
+  thread MKL takes 1.3 to 15 times as long, and it adds one product after the other, which loses
+  digits.
 
 Small products are numpy's, without the microseconds of torch's call, as long as OpenBLAS stays on
 one thread: its others would keep the cores from torch's for a tenth of a second.
@@ -168,7 +169,7 @@ def _library_of(a: Any, b: Any) -> str:
         return "numpy"  # which adds longer rows one product after the other
     if a.dtype.char != "f" or not m * k * n or not _is_of_onednn(m, k, n):
         few = m * tuning.SUM_ROWS * n <= small and k > tuning.SUM_ROWS and a.dtype.char == "f"
-        return "numpy in parts" if few and float32_library() == "oneDNN" else "torch"
+        return "numpy in parts" if few and _is_amd() else "torch"
     turned = n * tuning.MATMUL_NARROW <= m and a.strides[0] == a.itemsize
     return "oneDNN turned" if turned else "oneDNN"
 
@@ -236,6 +237,7 @@ def _torch(x: Any, y: Any) -> Any:
     return torch.matmul(x, y).numpy()
 
 
+@functools.cache
 def _is_amd() -> bool:
     path = Path("/proc/cpuinfo")
     return path.exists() and "AuthenticAMD" in path.read_text()

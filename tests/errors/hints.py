@@ -6,6 +6,15 @@ Both are a function `f(x)` of three numbers; the second is what the hint asks fo
 from __future__ import annotations
 
 PAIRS = '''
+--- draw them outside and pass them as an argument
+RNG = np.random.default_rng(0)
+def f(x):
+    return np.sum(x * RNG.spawn(1)[0].random(3))
+---- followed
+RNG = np.random.default_rng(0)
+NOISE = RNG.spawn(1)[0].random(3)
+def f(x, noise=NOISE):
+    return np.sum(x * noise)
 --- pass them by position, or write a lambda around the function
 def f(x):
     return np.sum(np.vectorize(lambda a, b: a * b)(a=x, b=2.0))

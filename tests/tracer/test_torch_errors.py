@@ -88,7 +88,8 @@ def writes_array(x: torch.Tensor) -> torch.Tensor:
 
 
 def returns_array(x: torch.Tensor) -> Any:
-    return x.sum(), torch.as_tensor(np.ones(3, np.float32))[1:]  # here
+    made = np.ones(3, np.float32)
+    return x.sum(), torch.as_tensor(made)[1:], made  # here
 
 
 def unknown_op(x: torch.Tensor) -> Any:

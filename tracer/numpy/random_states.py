@@ -90,6 +90,7 @@ def _set(generator: Any, state: Any) -> None:
 
 def refused(recorder: Recorder, what: str) -> Exception:
     """The error for what gives more of a generator than numbers, or other generators."""
+    recorder.enter()
     return recorder.unsupported(
         f"{what} of a random generator", "draw them outside and pass them as an argument"
     )
