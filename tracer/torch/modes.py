@@ -188,7 +188,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # off as an array, by `constant`, no other memory is either.
         storage = tensor.untyped_storage()
         start, is_numpys = storage.data_ptr(), not storage.resizable()
-        made = is_numpys and self.of_numpy.admit(start, start + storage.nbytes(), site.loc)
+        made = is_numpys and self.of_numpy.admit(storage, start, start + storage.nbytes(), site.loc)
         value = self.recorder.constant(tensor, site)
         if is_numpys:
             self.recorder.numpys[value] = site.loc

@@ -47,15 +47,15 @@ class NumpyMemory:
         """Raise FreeTensorError for arrays in the arguments that are not guarded."""
         for arg in args:
             if isinstance(arg, np.ndarray):
-                self.admit(*np.lib.array_utils.byte_bounds(arg), loc)
+                self.admit(arg, *np.lib.array_utils.byte_bounds(arg), loc)
             elif type(arg) in (list, tuple):
                 self.admit_arrays(arg, loc)
 
-    def admit(self, start: int, end: int, loc: Loc | None) -> bool:
+    def admit(self, owner: Any, start: int, end: int, loc: Loc | None) -> bool:
         """Whether memory is of an array that is made inside, and not of one that is guarded.
 
-        Raises FreeTensorError where it may be of others, and where those that are guarded are
-        large.
+        The memory is there while its owner is. Raises FreeTensorError where it may be of others,
+        and where those that are guarded are large.
         """
         found = self.arrays()
         arrays = [array for array, is_guarded in found if is_guarded]
@@ -70,7 +70,7 @@ class NumpyMemory:
             low, high = np.lib.array_utils.byte_bounds(array)
             if low <= start and end <= high:
                 return False
-        made = _Made(start, end, loc, self.sources)
+        made = _Made(owner, start, end, loc, self.sources)
         if len(arrays) < len(found):
             raise made.error("and may come from an array that a cache keeps")
         self._made.append(made)
@@ -117,9 +117,9 @@ class _Made:
     """The memory of an array that was made inside, which is what it was to the end of the run."""
 
     def __init__(
-        self, start: int, end: int, loc: Loc | None, sources: Callable[[], str | None]
+        self, owner: Any, start: int, end: int, loc: Loc | None, sources: Callable[[], str | None]
     ) -> None:  # fmt: skip
-        self.start, self.loc, self.sources = start, loc, sources
+        self.owner, self.start, self.loc, self.sources = owner, start, loc, sources
         self.then = ctypes.string_at(start, end - start)
         self.check()
 
