@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import contextvars
 import ctypes
+import functools
 import io
 import random
 import tempfile
@@ -102,6 +103,30 @@ def _written_in_parts(s: State, x: Tensor) -> Any:
     return x * torch.from_numpy(made)
 
 
+def _copied_and_written(s: State, x: Tensor) -> Any:
+    made = np.zeros(4)
+    rows = []
+    for k in range(3):
+        made[:] = k
+        rows.append(torch.tensor(made))
+    return x * torch.stack(rows).sum(0), made
+
+
+@functools.lru_cache
+def _size(n: int) -> int:
+    return n + 1
+
+
+class Sizes(list[int]):
+    """A list of the user's own."""
+
+
+def _of_own_list(s: State, x: Tensor) -> Any:
+    sizes = Sizes()
+    sizes.append(_size(3))
+    return x * torch.from_numpy(np.arange(float(sizes[0])))
+
+
 def _result(s: State, x: Tensor) -> Any:
     made = _kernel(4)
     made += 1.0
@@ -136,7 +161,7 @@ MADE: dict[str, Function] = {
     "size": lambda s, x: x * torch.from_numpy(np.full(4, float(s.size))),
     "size of x": lambda s, x: x * torch.from_numpy(np.arange(float(x.shape[0]))),
     "mask": _mask, "normalised": _normalised, "grid": _grid, "parts": _written_in_parts,
-    "result": _result,
+    "result": _result, "copied and written": _copied_and_written, "own list": _of_own_list,
     "tensor as result": lambda s, x: (x * 2, torch.from_numpy(s.table * 2)),
     "part as result": lambda s, x: (x * 2, torch.from_numpy(np.eye(4))[1:], torch.ones(2)),
     "a draw of Python's": lambda s, x: x * torch.from_numpy(np.full(4, random.random())),
@@ -155,6 +180,13 @@ def _shared_and_written(s: State, x: Tensor) -> Any:
 def _of_one_memory(s: State, x: Tensor) -> Any:
     made = np.ones(4)
     return x * 2, torch.from_numpy(made), made
+
+
+def _copied_and_shared(s: State, x: Tensor) -> Any:
+    made = np.ones(4)
+    copy, shared = torch.tensor(made), torch.from_numpy(made)
+    made[0] = 9.0
+    return x * copy * shared
 
 
 def _changed_between(s: State, x: Tensor) -> Any:
@@ -180,7 +212,7 @@ OTHER: dict[str, Function] = {
     "iterator": lambda s, x: x * torch.from_numpy(next(s.rows) * 2),
     "stream": lambda s, x: x * torch.tensor(np.array(np.frombuffer(s.stream.getbuffer()))),
     "over bytes": lambda s, x: x * torch.from_numpy(np.frombuffer(s.buffer) * 2),
-    "array and tensor": _of_one_memory,
+    "array and tensor": _of_one_memory, "copied and shared": _copied_and_shared,
     "shared": _shared_and_written, "between": _changed_between, "shuffled": _shuffled,
 }  # fmt: skip
 

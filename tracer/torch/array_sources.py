@@ -26,7 +26,7 @@ from gradof.tracer.torch.state import OuterState
 
 # Packages whose functions give the same for the same arguments. What numpy draws or reads of files
 # is refused elsewhere.
-_KNOWN = frozenset({"numpy", "scipy", "torch", "gradof", "sympy", "pandas", "__main__"})
+_KNOWN = frozenset({"numpy", "scipy", "torch", "gradof", "sympy", "pandas"})
 # Modules of the standard library that give memory which others may write to.
 _SHARE = frozenset({
     "mmap", "ctypes", "_ctypes", "array", "multiprocessing", "_multiprocessing", "_posixshmem",
@@ -56,6 +56,7 @@ class ArraySources:
 
     def __init__(self, reads: Reads, state: OuterState) -> None:
         self._reads, self._state, self.missed = reads, state, False
+        self._looked_at = -1  # what had been read when nothing unknown was found
         self._heard = next((each for each in reads.called if isinstance(each, _Heard)), None)
 
     def unknown(self) -> str | None:
@@ -67,7 +68,12 @@ class ArraySources:
             return "code in C"
         for called in self._heard:
             return str(called)
-        return next(self._named(), None) or next(map(anything, self._state.find(anything)), None)
+        if self._looked_at == self._reads.progress():
+            return None
+        found = next(self._named(), None) or next(map(anything, self._state.find(anything)), None)
+        if found is None:
+            self._looked_at = self._reads.progress()
+        return found
 
     def are_own(self, arrays: Iterable[Any]) -> bool:
         """Whether the function has made these arrays itself, in memory of their own."""
@@ -117,13 +123,20 @@ def anything(obj: Any) -> str | None:
 
 def _unknown(called: Any) -> str | None:
     """The name of a function or class in C that may give any array; None for others."""
-    name, module = getattr(called, "__name__", ""), getattr(called, "__module__", None)
-    owner = getattr(called, "__self__", None)
-    if type(module) is not str:
-        module = owner.__name__ if isinstance(owner, ModuleType) else module_of(type(owner))
+    kind, name = module_of(type(called)), getattr(called, "__name__", "")
+    module, owner = getattr(called, "__module__", None), getattr(called, "__self__", None)
+    if kind != "builtins" and _is_known(kind):  # what `functools.lru_cache` makes of a function
+        module = kind
+    elif type(module) is not str:
+        module = owner.__name__ if isinstance(owner, ModuleType) else _home(type(owner), name)
     if _is_known(module) and name not in _OVER_MEMORY:
         return None
     return f"{module}.{name}"
+
+
+def _home(cls: type, name: str) -> str:
+    """The module of the class that a method is of: of a list, in a subclass of the user's."""
+    return module_of(next((base for base in cls.__mro__ if name in vars(base)), cls))
 
 
 @functools.lru_cache(maxsize=4096)

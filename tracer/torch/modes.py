@@ -191,9 +191,7 @@ class AtenMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         made = is_numpys and self.of_numpy.admit(storage, start, start + storage.nbytes(), site.loc)
         value = self.recorder.constant(tensor, site)
         if is_numpys:
-            self.recorder.numpys[value] = site.loc
-        if made:
-            self.of_numpy.made.add(value)
+            self.of_numpy.constant(value, made, site.loc)
 
     def _batch_norm(self, args: tuple[Any, ...], site: Site) -> Any:
         # The op changes its running statistics in place even after functionalization. Its
@@ -296,6 +294,7 @@ class ApiMode(TorchFunctionMode):
         loc = user_loc(sys._getframe(1))
         self.transforms.watch(func, args, cuts=func in CUTS, loc=loc)
         with overwriting(self.recorder, self.histories, func, args):
+            self.of_numpy.called = func
             result = self._run(OVERRIDES.get(func, func), args, kwargs, loc)
         self.layouts.made(func, args or (kwargs.get("input"),), result)
         return result
@@ -350,7 +349,7 @@ class ApiMode(TorchFunctionMode):
                 raise
             raise ours from None
         finally:
-            self.recorder.no_grad_is_known = outer
+            self.recorder.no_grad_is_known, self.of_numpy.called = outer, None
 
     def _wrapped(self, arg: Any) -> Any:
         if isinstance(arg, torch.Tensor):

@@ -27,13 +27,16 @@ from gradof.tracer.torch.functional import inner, is_written
 from gradof.tracer.torch.memory import address
 from gradof.tracer.torch.recorder import Recorder
 
+_COPYING = frozenset({torch.tensor, torch.Tensor.new_tensor})  # what makes tensors of arrays
+
 
 class NumpyMemory:
     """See the module docstring."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.made: set[Value] = set()  # of the recorder's, those of arrays that are made inside
+        self.called: Any = None  # the function of torch's that runs
+        self._values_made: set[Value] = set()  # constants of arrays that are made inside
         self._made: list[_Made] = []
         self._tensors: dict[int, tuple[torch.Tensor, Value, Loc | None]] = {}
 
@@ -44,18 +47,37 @@ class NumpyMemory:
         self.arrays, self.sources = arrays, sources
 
     def admit_arrays(self, args: Iterable[Any], loc: Loc | None) -> None:
-        """Raise FreeTensorError for arrays in the arguments that are not guarded."""
+        """Raise FreeTensorError for arrays in the arguments that may be other ones at each call.
+
+        What shares their memory is a constant of its own (`admit`); of others, this is a copy.
+        """
         for arg in args:
             if isinstance(arg, np.ndarray):
-                self.admit(arg, *np.lib.array_utils.byte_bounds(arg), loc)
+                self._is_made(*np.lib.array_utils.byte_bounds(arg), loc)
             elif type(arg) in (list, tuple):
                 self.admit_arrays(arg, loc)
 
     def admit(self, owner: Any, start: int, end: int, loc: Loc | None) -> bool:
+        """Whether a tensor is over memory of an array that is made inside: see `_is_made`.
+
+        The memory is there while its owner is, and is to stay as it is if it is not copied now.
+        """
+        is_made = self._is_made(start, end, loc)
+        if is_made and self.called not in _COPYING:
+            self._made.append(_Made(owner, start, end, loc))
+        return is_made
+
+    def constant(self, value: Value, is_made: bool, loc: Loc | None) -> None:
+        """A value of the trace has the elements of such memory."""
+        self.recorder.numpys[value] = loc
+        if is_made:
+            self._values_made.add(value)
+
+    def _is_made(self, start: int, end: int, loc: Loc | None) -> bool:
         """Whether memory is of an array that is made inside, and not of one that is guarded.
 
-        The memory is there while its owner is. Raises FreeTensorError where it may be of others,
-        and where those that are guarded are large.
+        Raises FreeTensorError where it may be of others, and where those that are guarded are
+        large.
         """
         found = self.arrays()
         arrays = [array for array, is_guarded in found if is_guarded]
@@ -70,10 +92,9 @@ class NumpyMemory:
             low, high = np.lib.array_utils.byte_bounds(array)
             if low <= start and end <= high:
                 return False
-        made = _Made(owner, start, end, loc, self.sources)
-        if len(arrays) < len(found):
-            raise made.error("and may come from an array that a cache keeps")
-        self._made.append(made)
+        source = self.sources() if len(arrays) == len(found) else "an array that a cache keeps"
+        if source is not None:
+            raise _made_error(f"and may come from {source}", loc)
         return True
 
     def note(self, tensor: torch.Tensor) -> None:
@@ -97,11 +118,11 @@ class NumpyMemory:
         for tensor, value, loc in self._tensors.values():
             if is_written(tensor):
                 raise _error("is changed in place", loc)
-            if address(tensor) in given and value not in self.made:
+            if address(tensor) in given and value not in self._values_made:
                 raise _error("is a result of it", loc)
         for value in outputs if self.recorder.numpys else ():
             of = self._array_of(value)
-            if of is not None and of not in self.made:
+            if of is not None and of not in self._values_made:
                 raise _error("is a result of it", self.recorder.numpys[of])
 
     def _array_of(self, value: Value) -> Value | None:
@@ -116,30 +137,25 @@ class NumpyMemory:
 class _Made:
     """The memory of an array that was made inside, which is what it was to the end of the run."""
 
-    def __init__(
-        self, owner: Any, start: int, end: int, loc: Loc | None, sources: Callable[[], str | None]
-    ) -> None:  # fmt: skip
-        self.owner, self.start, self.loc, self.sources = owner, start, loc, sources
+    def __init__(self, owner: Any, start: int, end: int, loc: Loc | None) -> None:
+        self.owner, self.start, self.loc = owner, start, loc
         self.then = ctypes.string_at(start, end - start)
-        self.check()
 
-    def check(self, arrays: Sequence[Any] = ()) -> None:
-        """Raise FreeTensorError where it may be another one at each call, or is one of these."""
+    def check(self, arrays: Sequence[Any]) -> None:
+        """Raise FreeTensorError where it has changed, or is that of one of the arrays."""
         for low, high in map(np.lib.array_utils.byte_bounds, arrays):
             if low < self.start + len(self.then) and self.start < high:
-                raise self.error("which is a result of it, too")
-        if (source := self.sources()) is not None:
-            raise self.error(f"and may come from {source}")
+                raise _made_error("which is a result of it, too", self.loc)
         if ctypes.string_at(self.start, len(self.then)) != self.then:
-            raise self.error("and changed afterwards")
+            raise _made_error("and changed afterwards", self.loc)
 
-    def error(self, how: str) -> FreeTensorError:
-        """That the array is not the same at every call."""
-        return FreeTensorError(
-            f"a tensor is made from a numpy array that is made inside the traced function, {how}: "
-            "a compiled call would not read it again", loc=self.loc,
-            hint="make the tensor outside and pass it, or keep the array in a closure",
-        )  # fmt: skip
+
+def _made_error(how: str, loc: Loc | None) -> FreeTensorError:
+    return FreeTensorError(
+        f"a tensor is made from a numpy array that is made inside the traced function, {how}: "
+        "a compiled call would not read it again", loc=loc,
+        hint="make the tensor outside and pass it, or keep the array in a closure",
+    )  # fmt: skip
 
 
 def _error(what: str, loc: Loc | None) -> FreeTensorError:
