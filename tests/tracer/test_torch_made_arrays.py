@@ -120,6 +120,10 @@ def _size(n: int) -> int:
 class Sizes(list[int]):
     """A list of the user's own."""
 
+    def append(self, value: int) -> None:
+        """As a list's."""
+        super().append(value)
+
 
 def _of_own_list(s: State, x: Tensor) -> Any:
     sizes = Sizes()

@@ -135,8 +135,10 @@ def _unknown(called: Any) -> str | None:
 
 
 def _home(cls: type, name: str) -> str:
-    """The module of the class that a method is of: of a list, in a subclass of the user's."""
-    return module_of(next((base for base in cls.__mro__ if name in vars(base)), cls))
+    """The module of the class that a method in C is of: of a list, in a subclass of the user's."""
+    found = (base for base in cls.__mro__ if name in vars(base))
+    in_c = (base for base in found if not isinstance(vars(base)[name], FunctionType))
+    return module_of(next(in_c, cls))
 
 
 @functools.lru_cache(maxsize=4096)
