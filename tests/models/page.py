@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -116,4 +117,5 @@ def _not_run(heads: Sequence[Row]) -> str:
 
 
 def _cell(text: Any) -> str:
-    return " ".join(str(text).replace("|", "/").replace("`", "'").split())[:200]
+    told = re.sub(r"\S*/site-packages/", "", str(text))  # no path of the machine's
+    return " ".join(told.replace("|", "/").replace("`", "'").split())[:200]
