@@ -137,22 +137,25 @@ special("besselpoly(a, power, v)", {  # of x^power J_v(2 a x) from 0 to 1; 10.6.
         g * (F.besselpoly(a, power + 1.0, v - 1.0) - F.besselpoly(a, power + 1.0, v + 1.0))})
 
 
-def _spherical(name: str, sign: float) -> None:
-    """10.51.2 and 10.51.5: f_n' = n f_n / x + sign f_{n+1}."""
+def _spherical(name: str, below: float, above: float) -> None:
+    """10.51.2 and 10.51.5: (2n + 1) f_n' = below n f_{n-1} + above (n + 1) f_{n+1}.
+
+    Nothing is divided by x, which may be 0.
+    """
     kind = f"spherical_{name}"
 
-    def slope(g: Expr, n: Expr, x: Expr, y: Expr) -> Expr:
-        own = F.where(n == 0.0, 0.0, n * y / x)
-        above: Expr = getattr(F, kind)(n + 1.0, x)
-        return g * (own + above * sign)
+    def slope(g: Expr, n: Expr, x: Expr) -> Expr:
+        f: Callable[..., Expr] = getattr(F, kind)
+        lower = F.where(n == 0.0, 0.0, n * f(F.maximum(n - 1.0, 0.0), x))
+        return g * ((below * lower + above * (n + 1.0) * f(n + 1.0, x)) / (2.0 * n + 1.0))
 
     special(f"{kind}(n, x)", {"n": ORDER, "x": slope}, whole(kind))
 
 
-_spherical("jn", -1.0)
-_spherical("yn", -1.0)
-_spherical("in", 1.0)
-_spherical("kn", -1.0)
+_spherical("jn", 1.0, -1.0)
+_spherical("yn", 1.0, -1.0)
+_spherical("in", 1.0, 1.0)
+_spherical("kn", -1.0, -1.0)
 
 # --- Airy functions (DLMF 9): w'' = x w ---------------------------------------------------------
 
@@ -212,6 +215,21 @@ special("lpmv(m, v, x)", {  # 14.10.5
     "m": ORDER, "v": ORDER,
     "x": lambda g, m, v, x, y:
         g * (((m - v - 1.0) * F.lpmv(m, v + 1.0, x) + (v + 1.0) * x * y) / (1.0 - x * x))})
+
+
+
+def _beside(n: Expr, m: Expr, theta: Expr, step: float) -> Expr:
+    """sqrt((n - m)(n + m + 1)) P_n^{m+1}, or with m - 1 the same of -m: no order is above n."""
+    size = F.maximum((n - step * m) * (n + step * m + 1.0), 0.0)
+    return F.sqrt(size) * F.sph_legendre_p(n, m + step, theta)
+
+
+special("sph_legendre_p(n, m, theta)", {  # ladder operators, which divide by no sine
+    "n": ORDER, "m": ORDER,
+    "theta": lambda g, n, m, theta:  # scipy takes an angle beyond [0, pi] for its mirror image
+        F.where(F.sin(theta) < 0.0, g * -0.5, g * 0.5)
+        * (_beside(n, m, theta, 1.0) - _beside(n, m, theta, -1.0))},
+    lambda *operands: whole("sph_legendre_p", 2)(*operands)[0])  # scipy's has a first axis of 1
 
 # --- orthogonal polynomials (DLMF 18.9.15 to 18.9.28) -------------------------------------------
 

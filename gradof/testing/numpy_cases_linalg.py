@@ -116,6 +116,7 @@ DECOMPOSITIONS = (
     case("numpy.linalg.vecdot", "np.linalg.vecdot(x, y)", R(2, 3), R(2, 3)),
     case("numpy.linalg.vecdot", "np.linalg.vecdot(x, y, axis=0)", R(2, 3), R(2, 3)),
     case("numpy.linalg.matrix_rank", "np.linalg.matrix_rank(x) * x", matrix(3)),
+    case("numpy.linalg.matrix_rank", "np.linalg.matrix_rank(x[0]) * x", matrix(3)),
 )  # fmt: skip
 
 CASES = (

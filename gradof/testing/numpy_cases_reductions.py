@@ -27,6 +27,7 @@ SUMS = (
         case("numpy.prod", "np.prod(x, axis=1)", exactly([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])),
     case("numpy.cumprod", "np.cumprod(x)", exactly([1.5, 0.0, 2.0, 0.0, 3.0])),
     case("numpy.sum", "np.sum(x)", R(0, 3)),
+    case("numpy.max", "np.max(x, axis=0, initial=0.5) + np.min(x, initial=2)", R(0, 3)),
     case("numpy.sum", "np.sum(x)", R()),
 )  # fmt: skip
 EXTREMES = (

@@ -58,8 +58,9 @@ _CALLS = {
     "jvp": (("1, x", "2, x, 2"), (0.4, 5)), "yvp": (("1, x",), (0.5, 5)),
     "ivp": (("1, x",), (0.4, 3)), "kvp": (("1, x",), (0.4, 3)),
     "spherical_jn": (("2, x", "0, x", "1, x, derivative=True"), (0.4, 5)),
-    "spherical_yn": (("2, x",), (0.5, 5)), "spherical_in": (("2, x",), (0.4, 3)),
-    "spherical_kn": (("2, x",), (0.5, 3)),
+    "spherical_yn": (("2, x", "0, x, True"), (0.5, 5)),
+    "spherical_in": (("2, x", "3, x, derivative=True"), (0.4, 3)),
+    "spherical_kn": (("2, x", "1, x, derivative=True"), (0.5, 3)),
     "ellipj": (("x, 0.4",), (-2, 2)), "hyp0f1": (("1.5, x",), (-2, 2)),
     "hyp1f1": (("0.7, 1.5, x",), (-2, 2)), "hyperu": (("0.7, 1.5, x",), (0.4, 3)),
     "hyp2f1": (("0.7, 1.5, 2.2, x",), (-0.7, 0.7)), "pbdv": (("1.5, x",), (-2, 2)),
@@ -83,6 +84,8 @@ _CALLS = {
     "eval_chebyt": (("4, x", "0, x", "1, x"), (-0.9, 0.9)), "eval_chebyu": (("4, x",), (-0.9, 0.9)),
     "eval_chebyc": (("4, x",), (-1.8, 1.8)), "eval_chebys": (("4, x",), (-1.8, 1.8)),
     "eval_genlaguerre": (("3, 0.5, x",), (0.2, 4)), "eval_laguerre": (("3, x",), (0.2, 4)),
+    "legendre_p": (("3, x",), (-0.9, 0.9)),
+    "sph_legendre_p": (("3, 2, x", "2, -1, x", "2, 2, x"), (0.2, 3)),
     "eval_hermite": (("4, x",), (-2, 2)), "eval_hermitenorm": (("4, x",), (-2, 2)),
     "eval_sh_legendre": (("3, x",), (0.1, 0.9)), "eval_sh_chebyt": (("3, x",), (0.1, 0.9)),
     "eval_sh_chebyu": (("3, x",), (0.1, 0.9)), "eval_sh_jacobi": (("3, 2.5, 1.2, x",), (0.1, 0.9)),
@@ -107,7 +110,30 @@ TWO = tuple(
     for name, ((a, b), (c, d)) in _TWO.items()
 )
 CALLS = tuple(row for name, (calls, (a, b)) in _CALLS.items() for row in _calls(name, calls, a, b))
+# name: calls that give complex numbers
+_COMPLEX = {
+    **{name: ("2, x", "1.5, x") for name in ("hankel1", "hankel1e", "hankel2", "hankel2e")},
+    "h1vp": ("1, x",), "h2vp": ("2, x, 2",),
+    "sph_harm_y": ("3, -2, x, 2 * x", "np.arange(3)[:, None], 1, x[0], 0.3"),
+}  # fmt: skip
+COMPLEX = tuple(
+    case(
+        f"scipy.special.{name}",
+        f"z = special.{name}({call})\nreturn z.real, z.imag",
+        R(3, 4, low=0.4, high=2.5),
+    )
+    for name, calls in _COMPLEX.items()
+    for call in calls
+)
 EDGES = (
+    case("scipy.special.spherical_jn", "special.spherical_jn(1, x)", exactly([0.0, 0.5])),
+    case("scipy.special.spherical_jn", "special.spherical_jn(2, x, True)", exactly([0.0, 0.5])),
+    case("scipy.special.spherical_in", "special.spherical_in(1, x)", exactly([0.0, 0.5])),
+    case("scipy.special.sph_legendre_p", "special.sph_legendre_p(2, 0, x)",
+         exactly([0.0, 0.5, -0.5])),
+    case("scipy.special.comb", "special.comb(x, y, repetition=True)", R(3, low=1.2, high=4),
+         R(3, low=0.3, high=2)),
+    case("scipy.special.zeta", "special.zeta(4.0) * x", R(3)),
     case("scipy.special.rgamma", "special.rgamma(x)", exactly([0.0, -1.0, -2.0, 0.5])),
     case("scipy.special.exprel", "special.exprel(x)", exactly([0.0, 1e-3, -0.03, 0.05])),
     case("scipy.special.ellipk", "special.ellipk(x)", exactly([0.0, 1e-3, -0.03, 0.05])),
@@ -147,4 +173,4 @@ FUNCTIONS = (
     case("scipy.special.softmax", "special.softmax(x)", R(3, 4)),
     case("scipy.special.log_softmax", "special.log_softmax(x, axis=0)", R(3, 4)),
 )
-CASES = ONE + TWO + CALLS + EDGES + FUNCTIONS
+CASES = ONE + TWO + CALLS + COMPLEX + EDGES + FUNCTIONS

@@ -61,8 +61,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "sequences of whole orders of a Python number": """legendre_p_all assoc_legendre_p_all
             lmbda lqmn lqn pbdn_seq pbdv_seq pbvv_seq riccati_jn riccati_yn sph_legendre_p_all
             sph_harm_y_all""",
-        _COMPLEX: """h1vp h2vp hankel1 hankel1e hankel2 hankel2e kelvin modfresnelm
-            modfresnelp sph_harm_y wofz""",
+        _COMPLEX: "kelvin modfresnelm modfresnelp wofz",
         "inverse in a parameter, in which the derivative has no closed form": """bdtrik bdtrin
             btdtria btdtrib chdtriv chndtridf chndtrinc chndtrix fdtridfd gdtria gdtrib gdtrix
             nbdtrik nbdtrin ncfdtridfd ncfdtridfn ncfdtrinc nctdtridf nctdtrinc nrdtrimn nrdtrisd
@@ -75,8 +74,7 @@ _GROUPS: dict[str, dict[str, str]] = {
             mathieu_modsem2 mathieu_sem obl_ang1 obl_ang1_cv obl_rad1 obl_rad1_cv obl_rad2
             obl_rad2_cv pro_ang1 pro_ang1_cv pro_rad1 pro_rad1_cv pro_rad2 pro_rad2_cv""",
         "scipy computes it to nine digits, too few to tell its derivative": "itairy",
-        "no ufunc, and not written": """assoc_legendre_p factorial2 factorialk legendre_p
-            sph_legendre_p""",
+        "no ufunc, and not written": "assoc_legendre_p factorial2 factorialk",
         "a setting": "geterr seterr",
     },
 }  # fmt: skip

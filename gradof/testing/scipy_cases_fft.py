@@ -32,8 +32,10 @@ TRANSFORMS = (
       for c in _of(n, *_TYPES, "x, n=4", "x, n=8, norm='forward'", "x, norm='ortho', type=3, "
                    "orthogonalize=False")),
     *(c for n in ("dctn", "dstn", "idctn", "idstn")
-      for c in _of(n, "x", "x, norm='ortho'", "x, axes=(0,)", "x, type=4, s=(4, 2)",
+      for c in _of(n, "x", "x, norm='ortho'", "x, axes=(0,)", "x, type=4, s=(4, 2)", "x, s=3",
                    on=(R(3, 4),))),
+    *(c for n in ("dct", "idst", "dctn") for c in _complex(n, f"{_Z}, orthogonalize=True")),
+    *_complex("fftn", f"{_Z}, 6"), *_of("irfftn", f"{_Z}, 6, axes=0", on=(R(6), R(6))),
     *_of("fftshift", "x"), *_of("ifftshift", "x"),
     *_of("fht", "x, 0.1, 0.5", "x, 0.1, 0.5, 0.2, 0.3", on=(R(6),)),
     *_of("ifht", "x, 0.1, 0.5", "x, 0.1, 0.5, 0.2, 0.3", on=(R(6),)),

@@ -33,6 +33,12 @@ CASES = (
     case(f"{_L}.lu", f"{_L}.lu(x[::-1])[1:]", matrix(3)),
     *_of("lu", "x, permute_l=True"),
     case(f"{_L}.lstsq", f"{_L}.lstsq(x, y)[0]", R(5, 3), R(5)),
+    case(f"{_L}.lstsq", f"{_L}.lstsq(x, y)[0]", R(3, 5), R(3, 2)),
+    case(f"{_L}.lstsq", f"{_L}.lstsq(x, y, lapack_driver='gelsy')[0]", R(5, 3), R(5, 2)),
+    case(f"{_L}.lstsq", f"{_L}.lstsq(x, y)[1]", R(5, 3), R(5, 2)),
+    *(case(f"{_L}.{name}", f"x * {_L}.{name}(x + x.T) + {_L}.{name}(x)", matrix(3))
+      for name in ("issymmetric", "ishermitian")),
+    case(f"{_L}.bandwidth", f"x * {_L}.bandwidth(np.triu(x, -1))[0]", matrix(4)),
     *_of("solve_banded", "(1, 1), x + np.array([[0.0], [6.0], [0.0]]), y", on=(R(3, 5), R(5))),
     *_of("solve_banded", "(2, 1), x + np.array([[0.0], [9.0], [0.0], [0.0]]), y",
          on=(R(4, 6), R(6, 2))),
@@ -43,7 +49,7 @@ CASES = (
     *_of("cholesky_banded", "x + np.array([[9.0], [0.0], [0.0]]), lower=True", on=(R(3, 5),)),
     *_of("cho_solve_banded", "(x, False), y", "(x[::-1], True), y", on=(positive(2, 5), R(5))),
     *_of("toeplitz", "x", "x, y", on=(R(3), R(4))),
-    *_of("hankel", "x", "x, y", on=(R(3), R(4))),
+    *_of("hankel", "x", "x, y", on=(R(3), R(4))), *_of("hankel", "x, y", on=(R(2, 3), R(4))),
     *_of("circulant", "x", on=(R(4),)), *_of("companion", "x", on=(positive(4),)),
     *_of("fiedler", "x", on=(R(4),)), *_of("leslie", "x, y", on=(R(4), R(3))),
     *_of("block_diag", "x, y, x[0]", on=(R(2, 3), R(2, 2))),
@@ -72,6 +78,9 @@ CASES = (
     *(case(f"{_L}.norm", f"1.0 * x[0, 0] * {_L}.norm(x, {o})", matrix(3))
       for o in (None, 1, "'nuc'")),
     *_of("expm", "x"), *_of("logm", _SPD), *_of("sqrtm", _SPD),
+    *(case(f"{_L}.{name}", f"y = {_L}.{call}\nreturn y.real, y.imag", matrix(3))
+      for name, call in (("logm", f"logm(-{_SPD})"), ("sqrtm", f"sqrtm(-{_SPD})"),
+                         ("logm", "logm(x - 3j * np.eye(3))"))),
     *_of("fractional_matrix_power", f"{_SPD}, 0.3"),
     *_of("cosm", "x"), *_of("sinm", "x"), *_of("tanm", "x * 0.2"), *_of("coshm", "x"),
     *_of("sinhm", "x"), *_of("tanhm", "x"),

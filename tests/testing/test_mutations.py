@@ -47,7 +47,8 @@ MORE: dict[str, tuple[tuple[Any, ...], dict[str, Attr]]] = {
     "bdtri": ((TWO, FIVE, SHARES), {}), "nbdtr": ((TWO, FIVE, SHARES), {}),
     "nbdtrc": ((TWO, FIVE, SHARES), {}), "nbdtri": ((TWO, FIVE, SHARES), {}),
     "pdtri": ((TWO, SHARES), {}), "ndtri_exp": ((np.log(np.array([0.2, 0.4, 0.9])),), {}),
-    "lpmv": ((np.zeros(3), TWO, SHARES), {}), "hurwitz_zeta": ((FIVE, SHARES), {}),
+    "lpmv": ((np.zeros(3), TWO, SHARES), {}), "sph_legendre_p": ((TWO, np.ones(3), SHARES), {}),
+    "hurwitz_zeta": ((FIVE, SHARES), {}),
     **{name: ((TWO, SHARES), {}) for name in (
         "eval_hermite", "eval_hermitenorm", "spherical_in", "spherical_jn", "spherical_kn",
         "spherical_yn")},

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils import _pytree as pytree
@@ -297,3 +298,36 @@ def test_a_dataclass_that_is_registered_is_made_by_what_was_registered() -> None
         assert type(found) is Kept and found.inner["x"].tolist() == [2.0, 2.0]
     finally:
         del pytree.SUPPORTED_NODES[Kept]
+
+
+class Doubled:
+    """What it keeps is under the name of a property."""
+
+    def __init__(self, x: Any) -> None:
+        vars(self)["x"] = x
+
+    @property
+    def x(self) -> Any:
+        return vars(self)["x"] * 2.0
+
+
+@pytest.mark.parametrize("library", [np, torch])
+def test_an_attribute_may_have_the_name_of_a_property(library: Any) -> None:
+    x = library.asarray([1.0, 2.0, 3.0])
+    found = gradof.differentiate(lambda x: Doubled(x * x))(x)
+    assert type(found) is Doubled and found.x.tolist() == [2.0, 8.0, 18.0]
+    line = gradof.differentiate(lambda c: np.poly1d(c))(np.array([2.0, 1.0]))
+    assert type(line) is np.poly1d and line(3.0) == 7.0
+
+
+@pytest.mark.parametrize("library", [np, torch])
+def test_it_is_written_to_where_it_is_kept(library: Any) -> None:
+    def store(x: Any, held: Doubled) -> Any:
+        vars(held)["x"] = x * 3.0
+        return x
+
+    held, x = Doubled(library.asarray(0.0)), library.asarray([1.0, 2.0])
+    compiled = gradof.differentiate(store)
+    for factor in (1.0, 2.0):
+        compiled(x * factor, held)
+        assert held.x.tolist() == [6.0 * factor, 12.0 * factor]

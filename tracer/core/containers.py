@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import ChainMap, OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable
 from functools import lru_cache
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType, MemberDescriptorType, SimpleNamespace
 from typing import Any
 
 from gradof.tracer.core.exact import exact
@@ -31,6 +31,15 @@ def attributes_of(cls: type) -> Callable[[Any], tuple[str, ...]] | None:
         return None
     names = tuple(field.name for field in fields)
     return lambda _: names
+
+
+def put_attribute(instance: Any, name: str, value: Any) -> None:
+    """Set an attribute where it is kept: a property of the class may have its name, too."""
+    kept: dict[str, Any] | None = getattr(instance, "__dict__", None)
+    if kept is None or isinstance(getattr(type(instance), name, None), MemberDescriptorType):
+        object.__setattr__(instance, name, value)
+    else:
+        kept[name] = value
 
 
 def is_size(cls: type) -> bool:

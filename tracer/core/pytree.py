@@ -31,7 +31,7 @@ from typing import Any, Literal
 from gradof.errors import InputError, TraceError
 from gradof.ir.core import Loc
 from gradof.ir.forks import cached_property
-from gradof.tracer.core.containers import attributes_of, is_size
+from gradof.tracer.core.containers import attributes_of, is_size, put_attribute
 from gradof.tracer.core.exact import exact
 from gradof.tracer.core.named_tuples import join_named, split_named
 from gradof.tracer.core.registered import Context, join, node_of, split
@@ -123,7 +123,7 @@ class TreeDef:
             if isinstance(name, Item):
                 name.put(value, part)
             else:
-                object.__setattr__(value, name, part)
+                put_attribute(value, name, part)
         return value
 
     def paths(self, prefix: str = "") -> tuple[str, ...]:

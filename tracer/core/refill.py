@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from gradof.tracer.core.containers import put_attribute
 from gradof.tracer.core.pytree import take_apart
 from gradof.tracer.state.changes import raw_dict
 
@@ -44,7 +45,7 @@ def refill(container: Any, contents: Contents) -> None:
     for name in attributes_of(container).keys() - attributes.keys():
         object.__delattr__(container, name)
     for name, value in attributes.items():
-        object.__setattr__(container, name, value)
+        put_attribute(container, name, value)
 
 
 def contents(value: Any) -> Contents | None:

@@ -217,8 +217,16 @@ class Giving:
             return result
         if is_numeric(result):
             return self.__traced(result)
-        nest = type(result) in (tuple, list, dict)
-        return Giving(result, self.__traced) if nest else result
+        if type(result) is tuple and _holds_numeric(result):
+            return tuple(self.__given(item) for item in result)
+        return Giving(result, self.__traced) if _holds_numeric(result) else result
+
+
+def _holds_numeric(value: Any) -> bool:
+    """Whether a tuple, list or dict holds plain arrays: another one is given as it is."""
+    if type(value) is dict:
+        value = list(value.values())
+    return type(value) in (tuple, list) and any(is_numeric(v) or _holds_numeric(v) for v in value)
 
 
 def is_numeric(value: Any) -> bool:

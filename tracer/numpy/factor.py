@@ -152,7 +152,7 @@ def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 @composed(np.linalg.matrix_rank)
 def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     if np.ndim(A) < 2:
-        return np.any(A != 0).astype(np.int64)
+        return np.asarray(np.any(A != 0)).astype(np.int64)
     s = np.linalg.svdvals(A)
     if tol is None:
         scale = max(np.shape(A)[-2:]) * np.finfo(s.dtype).eps if rtol is None else rtol

@@ -210,7 +210,9 @@ def conform(recorder: Recorder, name: str, result: Any, want: Any) -> Any:
     if isinstance(want, (tuple, list)):
         parts = [conform(recorder, name, r, w) for r, w in zip(result, want, strict=True)]
         return type(want)(*parts) if hasattr(want, "_fields") else type(want)(parts)
-    if isinstance(want, bool) or (type(want) is type(result) and type(want) in (int, float)):
+    if want is None or isinstance(want, bool):
+        return result
+    if type(want) is type(result) and type(want) in (int, float):
         return result  # read, and guarded, by the adaptor, or one of the arguments
     array = recorder.traced(result)
     if array.shape != np.shape(want):
@@ -218,6 +220,8 @@ def conform(recorder: Recorder, name: str, result: Any, want: Any) -> Any:
             f"{name} recorded a result of shape {array.shape}, numpy gives {np.shape(want)}",
             loc=recorder.loc, hint="please report this line",
         )
+    if type(want) is int:
+        return array.item()
     if array.dtype == want.dtype and array.is_scalar == isinstance(want, (np.generic, Later)):
         return array
     expr = array.expr.cast(recorder.ir_dtype(want.dtype))

@@ -164,6 +164,10 @@ def _extreme(kind: str) -> Adaptor:
                 raise r.unsupported(f"{kind} with where and no initial")
             x = F.where(r.traced(where).expr, x, r.operand(initial, array.dtype))
         dims = reduced(axis, x.rank)
+        if initial is not None and any(x.shape[d] == 0 for d in dims):
+            shape = np.sum(np.empty(x.shape), axis=dims, keepdims=bool(keepdims)).shape
+            nothing, always = r.full(shape, array.dtype, 0), r.full(shape, np.dtype(bool), 1)
+            return F.where(always, r.operand(initial, array.dtype), nothing)
         y = getattr(F, kind)(x, dims=dims, keepdims=bool(keepdims)) if dims else x
         if initial is None:
             return y

@@ -75,6 +75,18 @@ def _loggamma(x: Any) -> Any:
     return np.where(x < 0, np.nan, _scipy("gammaln")(x))
 
 
+def _hankel(sign: float, turned: bool) -> Function:
+    """Hankel's functions of real numbers above 0: J + iY, or J - iY of the second kind."""
+
+    def function(v: Any, x: Any) -> Any:
+        if np.iscomplexobj(x) or np.any(np.less(x, 0)):
+            raise TypeError("an argument that is complex or below 0")
+        y = _scipy("jv")(v, x) + sign * 1j * _scipy("yv")(v, x)
+        return y * np.exp(-sign * 1j * x) if turned else y
+
+    return function
+
+
 def _within(degrees: Any, half: int) -> Any:
     """The angle without whole turns (of twice `half`), which is exact, as radians are not."""
     return degrees - 2 * half * np.rint(degrees / (2 * half))
@@ -111,6 +123,13 @@ UFUNCS: dict[str, Function] = {
     "tandg": lambda x: _tangent(_within(x, 90)), "cotdg": lambda x: _cotangent(_within(x, 90)),
     "radian": lambda d, m, s: (d + m / 60 + s / 3600) * _DEGREE,
     "loggamma": _loggamma,
+    # with an axis for each order of derivatives
+    "legendre_p": lambda n, z: _scipy("eval_legendre")(np.trunc(n), z)[..., None],
+    "sph_legendre_p": lambda n, m, theta: _record("sph_legendre_p", n, m, theta)[..., None],
+    "sph_harm_y": lambda n, m, theta, phi: (
+        _record("sph_legendre_p", n, m, theta) * np.exp(1j * m * phi))[..., None, None],
+    "hankel1": _hankel(1.0, turned=False), "hankel1e": _hankel(1.0, turned=True),
+    "hankel2": _hankel(-1.0, turned=False), "hankel2e": _hankel(-1.0, turned=True),
     "rel_entr": _rel_entr, "kl_div": lambda a, b: _rel_entr(a, b) - a + b,
     "huber": _huber, "pseudo_huber": _pseudo_huber, "powm1": _powm1,
     # scipy cuts their orders off to whole numbers
@@ -165,6 +184,8 @@ def _record(kind: str, *operands: Any) -> Any:
     recorder = arrays[0].recorder
     parts: list[Expr] = [a.expr.cast(recorder.ir_dtype(dtype)) for a in arrays]
     concrete = _scipy(kind.removeprefix("hurwitz_"))(*(a.concrete for a in arrays))
+    # functions with derivatives on request have a first axis of 1 for none
+    concrete = np.reshape(concrete, np.broadcast_shapes(*(a.shape for a in arrays)))
     return recorder.wrap(np.asarray(concrete, dtype)[()], getattr(F, kind)(*parts))
 
 
@@ -182,6 +203,8 @@ def _polygamma(n: Any, x: Any) -> Any:
 
 
 def _zeta(x: Any, q: Any = None) -> Any:
+    if q is None and np.any(np.less(x, 1)):
+        raise TypeError("an argument below 1, where it is not Hurwitz's function")
     return _record("hurwitz_zeta", x, 1.0 if q is None else q)
 
 
@@ -194,7 +217,7 @@ def _comb(N: Any, k: Any, *, exact: bool = False, repetition: bool = False) -> A
     if exact:
         raise TypeError("comb with exact=True of a traced array")
     if repetition:
-        return _comb(N + k - 1, k)
+        return np.where(np.equal(k, 0) & np.greater_equal(N, 0), 1.0, _scipy("binom")(N + k - 1, k))
     valid = np.less_equal(k, N) & np.greater_equal(N, 0) & np.greater_equal(k, 0)
     return np.where(valid, _scipy("binom")(N, k), 0.0)
 
@@ -220,12 +243,15 @@ def _diric(x: Any, n: int) -> Any:
     return np.where(near, limit, np.sin(x * (0.5 * n)) / (n * np.where(near, 1.0, half)))
 
 
-def _spherical(kind: str) -> Function:
+def _spherical(kind: str, below: float, above: float) -> Function:
+    """Beside its derivative (see the op); scipy cuts orders off to whole numbers."""
+
     def function(n: Any, z: Any, derivative: bool = False) -> Any:
         if not derivative:
             return _record(kind, n, z)
-        sign = 1.0 if kind == "spherical_in" else -1.0
-        return n * _record(kind, n, z) / z + sign * _record(kind, n + 1, z)
+        n = np.trunc(n)
+        lower = np.where(np.equal(n, 0), 0.0, n * _record(kind, np.maximum(n - 1, 0), z))
+        return (below * lower + above * (n + 1) * _record(kind, n + 1, z)) / (2 * n + 1)
 
     return function
 
@@ -235,5 +261,8 @@ FUNCTIONS: dict[str, Function] = {
     "polygamma": _polygamma, "zeta": _zeta, "multigammaln": _multigammaln, "comb": _comb,
     "perm": _perm, "factorial": _factorial, "diric": _diric,
     "softplus": lambda x: np.logaddexp(0.0, x),
-    **{f"spherical_{n}": _spherical(f"spherical_{n}") for n in ("jn", "yn", "in", "kn")},
+    "spherical_jn": _spherical("spherical_jn", 1.0, -1.0),
+    "spherical_yn": _spherical("spherical_yn", 1.0, -1.0),
+    "spherical_in": _spherical("spherical_in", 1.0, 1.0),
+    "spherical_kn": _spherical("spherical_kn", -1.0, -1.0),
 }  # fmt: skip

@@ -152,7 +152,13 @@ def _call(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
         composition = _OF_COMPLEX[name]
     if composition is not None:
         want = recorder.numpy(ufunc, *inputs)
-        return conform(recorder, f"{library}.{name}", composition(*inputs), want)
+        try:
+            made = composition(*inputs)
+        except TypeError as error:  # numpy took these arguments; so the composition lacks one
+            if "argument" not in str(error):
+                raise
+            raise recorder.unsupported(f"{library}.{name}: {error}") from error
+        return conform(recorder, f"{library}.{name}", made, want)
     if name == "square" or (name == "power" and is_weak(inputs[1]) and inputs[1] == 2):
         return _elementwise(recorder, np.square, "square", inputs[:1])
     if library == "numpy" and name in _ALIASES:
@@ -170,7 +176,10 @@ def _library(ufunc: Any) -> str | None:
     """Where a ufunc is at home; others may share its name (numba's, `np.frompyfunc`'s)."""
     name = ufunc.__name__
     for library in COMPOSED:
-        if getattr(sys.modules.get(library), name, None) is ufunc:
+        found = getattr(sys.modules.get(library), name, None)
+        # scipy's functions with derivatives on request: the first is without one
+        several = getattr(found, "_ufunc_or_ufuncs", None)
+        if ufunc in (found, several[0] if isinstance(several, tuple) else found):
             return library
     return None
 

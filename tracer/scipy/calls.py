@@ -204,12 +204,10 @@ def _float_of(given: tuple[Any, ...]) -> np.dtype[Any]:
 
 
 def _numbers(want: Any, dtype: np.dtype[Any]) -> Any:
-    """scipy's result with Python's numbers as numpy's; a float gives way to any other."""
+    """scipy's result with Python's floats as numpy's; these give way to any other."""
     if isinstance(want, (list, tuple)):
         return type(want)([_numbers(w, dtype) for w in want])
-    if type(want) is float:
-        return dtype.type(want)
-    return np.int64(want) if type(want) is int else want
+    return dtype.type(want) if type(want) is float else want
 
 
 def _own(value: Any) -> dict[str, Any] | None:

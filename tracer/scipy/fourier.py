@@ -41,9 +41,10 @@ def _many(name: str, axes_default: Any) -> None:
 
 
 def _layout(x: Any, s: Any, axes: Any) -> tuple[Any, Any]:
-    """Sizes and axes: with sizes alone, scipy takes the last axes."""
+    """Sizes and axes: with sizes alone, scipy takes the last axes, and one may be a number."""
+    s = (s,) if isinstance(s, int) else s
+    axes = (axes,) if isinstance(axes, int) else axes
     if s is not None and axes is None:
-        s = (s,) if isinstance(s, int) else tuple(s)
         axes = tuple(range(x.ndim - len(s), x.ndim))
     return s, axes
 
@@ -119,8 +120,8 @@ def _resized(x: Any, axis: int, size: Any) -> Any:
 def _trig(x: Any, cosine: bool, kind: int, sizes: Any, axes: Any, norm: Any, straight: Any,
           inverse: bool) -> Any:  # fmt: skip
     x = as_array(x)
-    if x.dtype.kind == "c":
-        parts = [_trig(p, cosine, kind, sizes, axes, norm, straight, inverse)
+    if x.dtype.kind == "c":  # scipy does not ask for `orthogonalize` here
+        parts = [_trig(p, cosine, kind, sizes, axes, norm, None, inverse)
                  for p in (x.real, x.imag)]  # fmt: skip
         return parts[0] + 1j * parts[1]
     straight = norm == "ortho" if straight is None else straight
@@ -149,9 +150,9 @@ def _cosines(name: str) -> None:
     ) -> Any:  # fmt: skip
         rank = np.ndim(x)
         if axes is None:
-            axes = range(rank) if s is None else range(rank - len(s), rank)
+            axes = range(rank - (rank if s is None else np.size(s)), rank)
         dims = tuple(axis_of(a, rank) for a in ((axes,) if isinstance(axes, int) else axes))
-        sizes = (None,) * len(dims) if s is None else tuple(s)
+        sizes = (None,) * len(dims) if s is None else (s,) if isinstance(s, int) else tuple(s)
         return _trig(x, cosine, type, sizes, dims, norm, orthogonalize, inverse)
 
 

@@ -116,7 +116,9 @@ def _cholesky(a: Any, lower: bool = False, overwrite_a: Any = None, check_finite
 def _cho_factor(a: Any, lower: bool = False, overwrite_a: Any = None, check_finite: Any = None
                 ) -> Any:  # fmt: skip
     c = _cholesky(a, lower)
-    return c + (np.triu(a, 1) if lower else np.tril(a, -1)), lower
+    batch = np.shape(a)[:-2]
+    flag = np.full(batch, bool(lower)) if batch else lower
+    return c + (np.triu(a, 1) if lower else np.tril(a, -1)), flag
 
 
 @scipy_function("scipy.linalg.cho_solve")
@@ -124,7 +126,7 @@ def _cho_solve(
     c_and_lower: Any, b: Any, overwrite_b: Any = None, check_finite: Any = None
 ) -> Any:
     c, lower = c_and_lower
-    c = real_only(c)
+    c, lower = real_only(c), bool(np.all(lower))
     half = triangular(c if lower else _swap(c), b, lower=True)
     return triangular(_swap(c) if lower else c, half, lower=False)
 
@@ -190,16 +192,18 @@ def _lstsq(
 ) -> Any:  # fmt: skip
     a, b = real_only(a), real_only(b)
     m, n = a.shape
-    if m < n:
-        raise TypeError("argument with fewer rows than columns, whose solution has a rule in pinv")
-    q, r = np.linalg.qr(a)
-    x = triangular(r, np.matmul(_swap(q), b), lower=False)
-    left = b - np.matmul(a, x)
     s = np.linalg.svdvals(a)
     cut = np.finfo(s.dtype).eps if cond is None else cond
-    rank = np.sum(s > cut * np.max(s)).astype(np.int32)
-    empty = np.zeros((0,), a.dtype)
-    return x, (np.sum(left * left, axis=0) if m > n else empty), rank, s
+    rank = int(np.sum(s > cut * np.max(s)))
+    if rank == n:
+        q, r = np.linalg.qr(a)
+        x = triangular(r, np.matmul(_swap(q), b), lower=False)
+    else:  # the shortest of the many solutions
+        x = np.matmul(np.linalg.pinv(a, cut), b)
+    if lapack_driver == "gelsy":  # the driver gives neither
+        return x, np.zeros((0,), a.dtype), rank, None
+    left = np.sum(np.square(b - np.matmul(a, x)), axis=0)
+    return x, left if m > n == rank else np.zeros((0,), a.dtype), rank, s
 
 
 # --- banded and structured systems ----------------------------------------------------------------

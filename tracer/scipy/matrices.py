@@ -224,19 +224,36 @@ def expm(A: Any) -> Any:
     return _of_matrix("matrix_exp", A)
 
 
+def _principal(op: str, function: Any, A: Any) -> Any:
+    """A function with a cut along the negative numbers: scipy's result for these is complex.
+
+    The op gives nan there. Which of the two it is, is a branch of the trace.
+    """
+    A = as_array(A)
+    found = _of_matrix(op, A)
+    if not np.any(np.isnan(found)) or np.any(np.isnan(A)):
+        return found
+    values, vectors = np.linalg.eig(A)
+    return np.matmul(vectors * function(values + 0j)[..., None, :], np.linalg.inv(vectors))
+
+
 @scipy_function("scipy.linalg.logm")
 def _logm(A: Any, disp: Any = None) -> Any:
-    return _of_matrix("matrix_log", A)
+    if disp is not None and not disp:
+        raise TypeError("argument disp=False, which asks for an estimate of the error")
+    return _principal("matrix_log", np.log, A)
 
 
 @scipy_function("scipy.linalg.sqrtm")
 def _sqrtm(A: Any, disp: Any = None, blocksize: Any = None) -> Any:
-    return _of_matrix("matrix_sqrt", A)
+    if disp is not None and not disp:
+        raise TypeError("argument disp=False, which asks for an estimate of the error")
+    return _principal("matrix_sqrt", np.sqrt, A)
 
 
 @scipy_function("scipy.linalg.fractional_matrix_power")
 def _fractional_matrix_power(A: Any, t: Any) -> Any:
-    return expm(t * _of_matrix("matrix_log", A))
+    return expm(t * _principal("matrix_log", np.log, A))
 
 
 def _turned(a: Any) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,18 @@ def _toeplitz(c: Any, r: Any = None) -> Any:
     return np.take(values, places, axis=-1)
 
 
+_BATCHES = [int(part) for part in version("scipy").split(".")[:2]] >= [1, 19]
+
+
+def _lines(c: Any) -> Any:
+    """What makes a matrix: an array of several dims was ravelled before it became a batch."""
+    return as_array(c) if _BATCHES else np.ravel(as_array(c))
+
+
 @scipy_function("scipy.linalg.hankel")
 def _hankel(c: Any, r: Any = None) -> Any:
-    c = as_array(c)
-    r = np.zeros_like(c) if r is None else as_array(r)
+    c = _lines(c)
+    r = np.zeros_like(c) if r is None else _lines(r)
     values = np.concatenate([c, r[..., 1:]], axis=-1)
     places = np.arange(r.shape[-1]) + np.arange(c.shape[-1])[:, None]
     return np.take(values, places, axis=-1)
@@ -126,3 +135,33 @@ def _convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
         trim = min(n, m) - 1
         places = places[trim : len(places) - trim]
     return np.take(whole, places)
+
+
+# --- what structure a matrix has, which is read ---------------------------------------------------
+
+
+def _equal_across(name: str, mirrored: Any) -> None:
+    @scipy_function(f"scipy.linalg.{name}")
+    def equal(a: Any, atol: Any = None, rtol: Any = None) -> Any:
+        a = as_array(a)
+        other = mirrored(np.swapaxes(a, -2, -1))
+        if atol or rtol:
+            same = np.isclose(a, other, atol=atol or 0.0, rtol=rtol or 0.0)
+        else:  # of the diagonal, scipy asks at most whether it is real
+            unasked = np.eye(a.shape[-1], dtype=bool)
+            unasked = unasked & (a.imag == 0) if name == "ishermitian" else unasked
+            same = (a == other) | unasked
+        whole = np.all(same, axis=(-2, -1))
+        return bool(whole) if a.ndim == 2 else whole
+
+
+_equal_across("issymmetric", np.positive)
+_equal_across("ishermitian", np.conj)
+
+
+@scipy_function("scipy.linalg.bandwidth")
+def _bandwidth(a: Any) -> Any:
+    a = as_array(a)
+    below = np.arange(a.shape[-2])[:, None] - np.arange(a.shape[-1])
+    sides = (np.where(a != 0, side, 0) for side in (below, -below))
+    return tuple(np.max(side, axis=(-2, -1), initial=0) for side in sides)
