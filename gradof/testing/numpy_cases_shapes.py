@@ -161,6 +161,7 @@ BY_VALUE = (
     case("numpy.argwhere", "x[np.argwhere(x > 1)[:, 0]] ** 2", R(5)),
     case("numpy.unique", "np.unique(x) ** 2", R(5)),
     case("numpy.array_equal", "x * y if np.array_equal(x, x) else x", R(3), R(3)),
+    case("numpy.array_equiv", "x * y if np.array_equiv(x, x[None]) else x", R(3), R(3)),
     case("numpy.allclose", "x * y if np.allclose(x, y) else x + y * y", R(3), R(3)),
     case("branch on a value", "x * y if x[0] > 0 else x + y", R(3), R(3)),
     case("loop until a value", "while np.sum(x * x) > 1:\n    x = x * 0.6\nreturn x * x", R(3)),

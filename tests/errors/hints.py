@@ -179,14 +179,6 @@ def f(x):
 ---- followed
 def f(x):
     return np.sum(np.where(np.array(["a", "", "c"]) != "", x, 0.0))
---- sort first: a[sorter]
-def f(x):
-    a = np.array([2.0, 0.5, 1.0])
-    return np.sum(x * np.searchsorted(a, x, sorter=np.argsort(a)))
----- followed
-def f(x):
-    a = np.array([2.0, 0.5, 1.0])
-    return np.sum(x * np.searchsorted(a[np.argsort(a)], x))
 --- take it outside, and pass it as an argument
 STEPS = iter([0.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0])
 def f(x):

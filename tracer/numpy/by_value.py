@@ -136,11 +136,12 @@ def _trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
 @composed(np.bincount)
 def _bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     size = int(minlength)
+    x = as_array(x)
+    x = x.astype(np.intp) if x.dtype == bool else x
     if isinstance(x, TracedArray):
         if x.size and not np.max(x) < size:  # the comparison is the path, where it suffices
             size = int(np.max(x)) + 1
     else:
-        x = np.asarray(x)
         size = max(int(x.max(initial=-1)) + 1, size)
     if weights is None:
         result, weights = np.zeros_like(x, shape=(size,), dtype=np.intp), 1

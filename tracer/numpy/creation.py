@@ -141,7 +141,7 @@ def _holding(
     if value.ndim < ndmin:
         value = np.reshape(value, (1,) * (ndmin - value.ndim) + value.shape)
     if dtype is not None and value.dtype != np.dtype(dtype):
-        return value.astype(dtype)
+        value, copy = value.astype(dtype), False
     if original.__name__ in _ORDERS and value.ndim == 0:
         value = np.reshape(value, 1)  # theirs have a dim at least
     order: Any = _ORDERS.get(original.__name__, order_of(kwargs.get("order"), "K"))

@@ -31,27 +31,33 @@ def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> A
 
 def _derivative(f: Any, h: Any, dim: int, edge_order: int) -> Any:
     """Second-order differences inside, `edge_order` at the ends; h is a step or coordinates."""
-    n = f.shape[dim]
-    column = (-1, *(1,) * (f.ndim - dim - 1))
-    steps = np.broadcast_to(h, (n - 1,)) if np.ndim(h) == 0 else h[1:] - h[:-1]
-    steps = np.reshape(steps, column)
-    left, right = steps[:-1], steps[1:]
 
     def part(start: int, stop: int | None) -> Any:
         return f[_along(dim, slice(start, stop))]
 
-    inside = (
-        -(right / (left * (left + right))) * part(0, n - 2)
-        + (right - left) / (left * right) * part(1, n - 1)
-        + left / (right * (left + right)) * part(2, None)
-    )
-    first, last = steps[:1], steps[-1:]
+    n = f.shape[dim]
+    if np.ndim(h) == 0:
+        inside = (part(2, None) - part(0, n - 2)) / (2.0 * h)
+        first = last = h
+    else:
+        steps = np.reshape(h[1:] - h[:-1], (-1, *(1,) * (f.ndim - dim - 1)))
+        left, right = steps[:-1], steps[1:]
+        inside = (
+            -right / (left * (left + right)) * part(0, n - 2)
+            + (right - left) / (left * right) * part(1, n - 1)
+            + left / (right * (left + right)) * part(2, None)
+        )
+        first, last = steps[:1], steps[-1:]
     if edge_order == 1:
         begin = (part(1, 2) - part(0, 1)) / first
         end = (part(n - 1, None) - part(n - 2, n - 1)) / last
+    elif np.ndim(h) == 0:
+        begin = -1.5 / h * part(0, 1) + 2.0 / h * part(1, 2) + -0.5 / h * part(2, 3)
+        end = 0.5 / h * part(n - 3, n - 2) + -2.0 / h * part(n - 2, n - 1)
+        end = end + 1.5 / h * part(n - 1, n)
     else:
         begin = _edge(first, steps[1:2], part(0, 1), part(1, 2), part(2, 3))
-        end = -_edge(last, steps[-2:-1], part(n - 1, None), part(n - 2, n - 1), part(n - 3, n - 2))
+        end = -_edge(last, steps[-2:-1], part(n - 1, n), part(n - 2, n - 1), part(n - 3, n - 2))
     return np.concatenate([begin, inside, end], axis=dim)
 
 
@@ -207,7 +213,7 @@ def _polyder(p: Any, m: int = 1) -> Any:
     p = as_array(p)
     for _ in range(m):
         n = len(p) - 1
-        p = p[:-1] * np.arange(n, 0, -1).astype(p.dtype)
+        p = p[:-1] * np.arange(n, 0, -1)
     return p
 
 
@@ -217,7 +223,7 @@ def _polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     constants = np.zeros(m) if k is None else np.atleast_1d(as_array(k))
     constants = np.broadcast_to(constants, (m,)) if len(constants) == 1 else constants
     for i in range(m):
-        scaled = p / np.arange(len(p), 0, -1).astype(p.dtype)
+        scaled = p / np.arange(len(p), 0, -1)
         p = np.concatenate([scaled, constants[i : i + 1]])
     return p
 

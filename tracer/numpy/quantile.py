@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -72,11 +73,14 @@ def _place(q: Any, n: Any, method: str) -> Any:
 def _flattened(a: Any, axis: Any) -> tuple[Any, tuple[int, ...], list[int]]:
     """The reduced dims as the first, the others after it."""
     x = as_array(a)
+    if x.dtype.kind == "c":
+        raise TypeError("an argument that is complex")
     x = x if x.dtype.kind == "f" else x.astype(float)
     dims = axes(axis, x.ndim)
     rest = [d for d in range(x.ndim) if d not in dims]
     moved = np.transpose(x, [*dims, *rest])
-    return np.reshape(moved, (-1, *(x.shape[d] for d in rest))), dims, rest
+    count = math.prod(x.shape[d] for d in dims)
+    return np.reshape(moved, (count, *(x.shape[d] for d in rest))), dims, rest
 
 
 def _kept(result: Any, q: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
@@ -103,7 +107,8 @@ def _at(ordered: Any, place: Any) -> Any:
     """Elements at whole places along the first dim; `place` has leading dims of q's."""
     lead = np.ndim(place) - ordered.ndim + 1
     index = np.broadcast_to(place, (*np.shape(place)[:lead], *ordered.shape[1:]))
-    index = np.reshape(as_array(index).astype(np.int64), (-1, *ordered.shape[1:]))
+    count = math.prod(np.shape(place)[:lead])
+    index = np.reshape(as_array(index).astype(np.int64), (count, *ordered.shape[1:]))
     picked = np.take_along_axis(ordered, index, axis=0)
     return np.reshape(picked, (*np.shape(place)[:lead], *ordered.shape[1:]))
 
@@ -132,10 +137,15 @@ def _median(a: Any, axis: Any = None, *, overwrite_input: bool = False,
     moved, dims, _ = _flattened(a, axis)
     n = moved.shape[0]
     if n == 0:
-        return np.quantile(a, 0.5, axis=axis, keepdims=keepdims)
+        return _of_none(a, moved, dims, keepdims)
     ordered = np.sort(moved, axis=0)  # nans stand last
     middle = ordered[n // 2] if n % 2 else _mean_of(ordered[n // 2 - 1], ordered[n // 2])
     result = np.where(np.isnan(ordered[-1]), np.nan, middle)
+    return _kept(result, 0.5, np.shape(a), dims) if keepdims else result
+
+
+def _of_none(a: Any, moved: Any, dims: tuple[int, ...], keepdims: bool) -> Any:
+    result = np.full(moved.shape[1:], np.nan, moved.dtype)
     return _kept(result, 0.5, np.shape(a), dims) if keepdims else result
 
 
@@ -169,6 +179,8 @@ def _nanpercentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Any:
 def _nanmedian(a: Any, axis: Any = None, overwrite_input: bool = False,
                keepdims: Any = False) -> Any:  # fmt: skip
     moved, dims, _ = _flattened(a, axis)
+    if moved.shape[0] == 0:
+        return _of_none(a, moved, dims, keepdims is True)
     count = np.sum(~np.isnan(moved), axis=0)
     ordered = np.sort(moved, axis=0)
     last = np.maximum(count - 1, 0)

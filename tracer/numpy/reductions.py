@@ -154,10 +154,25 @@ def _corrcoef(x: Any, y: Any = None, rowvar: bool = True) -> Any:
 # --- extremes -------------------------------------------------------------------------------------
 
 
+def _extreme_complex(is_largest: bool, z: Any, axis: Any, keepdims: bool) -> Any:
+    """By the real parts, where those are equal by the others."""
+    extreme, fill = (np.max, -np.inf) if is_largest else (np.min, np.inf)
+    real = extreme(z.real, axis=axis, keepdims=True)
+    imag = extreme(np.where(z.real == real, z.imag, fill), axis=axis, keepdims=True)
+    unknown = np.any(np.isnan(z.real) | np.isnan(z.imag), axis=axis, keepdims=True)
+    best = np.where(unknown, np.nan, real) + 1j * np.where(unknown, np.nan, imag)
+    return best if keepdims else np.squeeze(best, axis=axis)
+
+
 def _extreme(kind: str) -> Adaptor:
     def adaptor(r: Recorder, a: Any, axis: Any = None, keepdims: bool = False,
                 initial: Any = None, where: Any = True) -> Expr:  # fmt: skip
         array = r.traced(as_array(a))
+        if array.dtype.kind == "c":
+            if initial is not None or where is not True:
+                raise r.unsupported(f"{kind} of complex numbers with initial or where")
+            found: Expr = _extreme_complex(kind == "amax", array, axis, keepdims).expr
+            return found
         x = array.expr
         if where is not True:
             if initial is None:
@@ -359,13 +374,15 @@ expression(np.argsort)(_sorted(1))
 
 @expression(np.searchsorted)
 def _searchsorted(r: Recorder, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Expr:
-    if sorter is not None:
-        raise r.unsupported("searchsorted with a sorter", "sort first: a[sorter]")
+    a = a if sorter is None else np.take(a, sorter)
     edges, x = r.traced(a), r.traced(as_array(v))
     dtype = r.ir_dtype(np.result_type(edges.dtype, x.dtype))
     left = edges.expr.cast(dtype)
     right = x.expr.cast(dtype).reshape((*x.shape, 1))
     below = left < right if side == "left" else left <= right
+    if np.result_type(edges.dtype, x.dtype).kind == "f":  # nans come after all numbers
+        behind = right != right
+        below = below | (behind if side == "right" else behind & (left == left))
     return below.cast(r.ir_dtype(np.int64)).sum((x.ndim,))
 
 
@@ -373,7 +390,7 @@ def _searchsorted(r: Recorder, a: Any, v: Any, side: str = "left", sorter: Any =
 def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
     edges = as_array(bins)
     if len(edges) > 1 and edges[0] > edges[-1]:
-        raise TypeError("argument bins in falling order")
+        return len(edges) - np.searchsorted(edges[::-1], x, side="left" if right else "right")
     return np.searchsorted(bins, x, side="left" if right else "right")
 
 

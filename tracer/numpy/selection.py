@@ -93,10 +93,16 @@ def _piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> A
 @composed(np.choose)
 def _choose(a: Any, choices: Any, mode: str = "raise") -> Any:
     options = [as_array(c) for c in choices]
-    which = _in_bounds(as_array(a), len(options), mode)
+    which = _in_bounds(_places(a), len(options), mode)
     shape = np.broadcast_shapes(np.shape(which), *(np.shape(c) for c in options))
     stacked = np.stack([np.broadcast_to(c, shape) for c in options])
     return np.take_along_axis(stacked, np.broadcast_to(which, shape)[None], axis=0)[0]
+
+
+def _places(indices: Any) -> Any:
+    """Truths are the numbers 0 and 1 to functions that take places, and no mask."""
+    indices = as_array(indices)
+    return indices.astype(np.intp) if indices.dtype == bool else indices
 
 
 def _in_bounds(indices: Any, size: int, mode: str) -> Any:
@@ -109,9 +115,10 @@ def _in_bounds(indices: Any, size: int, mode: str) -> Any:
 @composed(np.take)
 def _take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Any:
     a = traced_all(a, indices)[0] if isinstance(indices, TracedArray) else as_array(a)
+    indices = _places(indices)
     if mode != "raise":
         size = a.size if axis is None else a.shape[axis]
-        indices = _in_bounds(as_array(indices), size, mode)
+        indices = _in_bounds(indices, size, mode)
     if axis is None:
         return np.ravel(a)[indices]
     return a[(*(slice(None),) * axis_of(axis, a.ndim), indices)]
@@ -166,6 +173,8 @@ def _sinc(r: Recorder, x: Any) -> Expr:
 def _isclose(
     a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
+    b = as_array(b)
+    b = b if b.dtype.kind in "fc" else b.astype(np.result_type(b.dtype, 1.0))
     near = (np.abs(a - b) <= atol + rtol * np.abs(b)) & np.isfinite(b)
     near = near | np.equal(a, b)
     return near | (np.isnan(a) & np.isnan(b)) if equal_nan else near
@@ -178,7 +187,20 @@ def _allclose(a: Any, b: Any, *args: Any, **kwargs: Any) -> Any:
 
 @composed(np.array_equal)
 def _array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    return np.shape(a1) == np.shape(a2) and _is_true(np.all(np.equal(a1, a2)), "array_equal")
+    if np.shape(a1) != np.shape(a2):
+        return False
+    same = np.equal(a1, a2)
+    same = same | (np.isnan(a1) & np.isnan(a2)) if equal_nan else same
+    return _is_true(np.all(same), "array_equal")
+
+
+@composed(np.array_equiv)
+def _array_equiv(a1: Any, a2: Any) -> Any:
+    try:
+        np.broadcast_shapes(np.shape(a1), np.shape(a2))
+    except ValueError:
+        return False
+    return _is_true(np.all(np.equal(a1, a2)), "array_equiv")
 
 
 def _is_true(truth: Any, name: str) -> bool:
@@ -252,7 +274,8 @@ def _linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retst
         last = np.broadcast_to(stop, (1, *np.shape(y)[1:]))
         y = np.concatenate([y[:-1], last])
     y = y if axis == 0 else np.moveaxis(y, 0, axis)
-    y = y if dtype is None else y.astype(dtype)
+    if dtype is not None:
+        y = (np.floor(y) if np.issubdtype(dtype, np.integer) else y).astype(dtype)
     return (y, step if gaps > 0 else step * np.nan) if retstep else y
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gradof.errors import DtypeError
+from gradof.errors import DtypeError, GradofError
 from gradof.ops.registry import find_by_api_name
 from gradof.tracer.numpy.active import OVERRIDES
 from gradof.tracer.numpy.array import TracedArray
@@ -27,6 +27,7 @@ from gradof.tracer.numpy.special import UFUNCS
 from gradof.tracer.numpy.ufunc_methods import record_at, record_method
 
 Function = Callable[..., Any]
+_OF_WHOLE = frozenset({"absolute", "floor", "ceil", "trunc"})  # which leave truths as they are
 _ALIASES = {"divide": "div", "sign": "sgn", "positive": "alias", "float_power": "pow"}
 
 
@@ -54,7 +55,7 @@ _OWN: dict[str, Function] = {
     "heaviside": _heaviside, "fmax": _fmax, "fmin": _fmin, "modf": _modf,
     "ldexp": lambda x, n: x * np.exp2(n),
     "divmod": lambda a, b: (np.floor_divide(a, b), np.remainder(a, b)),
-    "copysign": lambda a, b: np.abs(a) * np.where(np.signbit(b), -1.0, 1.0),
+    "copysign": lambda a, b: np.abs(np.multiply(a, 1.0)) * np.where(np.signbit(b), -1.0, 1.0),
     "vecdot": lambda a, b: np.sum(np.conj(a) * b, axis=-1),
     "matvec": lambda a, b: np.matmul(a, b[..., None])[..., 0],
     "vecmat": lambda a, b: np.matmul(np.conj(a)[..., None, :], b)[..., 0, :],
@@ -132,7 +133,7 @@ def _whole_call(
         inputs = tuple(np.moveaxis(cast(Any, recorder.traced(x)), axis, -1) for x in inputs)
     if kwargs:
         raise recorder.unsupported(f"{ufunc.__name__} with {sorted(kwargs)}")
-    if dtype is not None:
+    if dtype is not None and not (np.dtype(dtype) == bool and _is_predicate(ufunc)):
         inputs = tuple(
             x if is_weak(x) else recorder.cast(recorder.traced(x), np.dtype(dtype)) for x in inputs
         )
@@ -140,8 +141,15 @@ def _whole_call(
     return _call(recorder, ufunc, inputs)
 
 
+def _is_predicate(ufunc: Any) -> bool:
+    """Whether it gives truths of whatever operands: `dtype=bool` is of its result, not of these."""
+    return all(loop.endswith("->?") for loop in ufunc.types if loop != "OO->O" and loop != "O->O")
+
+
 def _call(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     name = ufunc.__name__
+    if name in _OF_WHOLE and inputs[0].dtype == bool:
+        name = "positive"
     if name == "clip":  # of a plain array between traced bounds
         return np.minimum(np.maximum(inputs[0], inputs[1]), inputs[2])
     library = _library(ufunc)
@@ -155,7 +163,7 @@ def _call(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
         try:
             made = composition(*inputs)
         except TypeError as error:  # numpy took these arguments; so the composition lacks one
-            if "argument" not in str(error):
+            if isinstance(error, GradofError) or "argument" not in str(error):
                 raise
             raise recorder.unsupported(f"{library}.{name}: {error}") from error
         return conform(recorder, f"{library}.{name}", made, want)
