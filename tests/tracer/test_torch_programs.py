@@ -123,3 +123,13 @@ def test_labels_behind_the_first_that_is_none(labels: list[int], reduction: str)
     x, one = torch.randn(2, 5, requires_grad=True), torch.tensor(labels)
     assert check(loss, (x, torch.stack([one, one.flip(0)])), order=1).ok
     assert check(loss, (x.detach()[0].requires_grad_(), one), order=1).ok
+
+
+@pytest.mark.parametrize("values", [
+    [1.0, 2.0, 2.0, 1.0, 3.0, 3.0], [2.0, float("nan"), 2.0, 5.0, float("inf")], [0.0, 0.0], [4.0],
+])  # fmt: skip
+def test_equal_elements_share_the_gradient_of_a_nanmedian(values: list[float]) -> None:
+    x = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+    assert check(lambda x: torch.nanmedian(x * 2.0), (x,), order=1).ok
+    whole = torch.tensor([3, 1, 1, 2])
+    assert gradof.differentiate(lambda n: torch.nanmedian(n))(whole).item() == 1

@@ -58,7 +58,12 @@ def _angle(x: Tensor) -> Tensor:
 
 @PROGRAMS.of(_ATEN.nanmedian.default)
 def _nanmedian(x: Tensor) -> Tensor:
-    return torch.nanmedian(x.reshape(-1), 0).values
+    flat = x.reshape(-1)
+    middle = torch.nanmedian(flat, 0).values.detach()
+    if not flat.is_floating_point():
+        return middle
+    # equal elements share the gradient, as they do in the greatest of them
+    return torch.where((flat == middle) | torch.isnan(middle), flat, -torch.inf).amax()
 
 
 @PROGRAMS.of(_ATEN.nanmedian.dim)
