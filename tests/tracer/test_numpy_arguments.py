@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradof import differentiate
+from gradof import differentiate, grad
 from gradof.errors import UnsupportedOpError
 
 X = np.array([0.5, -1.25, 2.0, 2.0, -0.75, 3.5])
@@ -57,6 +57,13 @@ CALLS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
       for order in (1, 2)),
     (lambda a: np.gradient(a, np.array([0.0, 0.5, 2.0]), axis=0), (PLANE,)),
     (lambda a: np.linalg.matrix_rank(a), (X,)),
+    *((f, (COUNTS,)) for f in (
+        lambda n: n**0, lambda n: n**3, lambda n: n**20, lambda n: 2**n, lambda n: (-1) ** n,
+        lambda n: n**n, lambda n: n[0] ** n[2], lambda n: n.astype("i1") ** 3,
+        lambda n: (n > 2) ** 2, lambda n: (n > 2) ** n, lambda n: np.reciprocal(n + 1),
+        lambda n: np.gcd(n, 6), lambda n: np.lcm(n + 1, n + 2), lambda n: (n > 2) << n,
+        lambda n: n.astype("u2") ** np.int64(2), lambda n: 0.5 * n**3 + 2.0**n,
+    )),
     *((lambda a, f=f, kw=kw: f(a, **kw), (np.zeros((0, 3)),)) for f in (np.median, np.nanmedian)
       for kw in ({}, {"axis": 0}, {"axis": 1}, {"axis": 0, "keepdims": True})),
 )  # fmt: skip
@@ -70,6 +77,20 @@ def test_a_call_gives_what_numpys_gives(at: int) -> None:
     for w, h in zip(*((v if isinstance(v, tuple) else (v,)) for v in (want, have)), strict=True):
         assert type(w) is type(h) and np.asarray(w).dtype == np.asarray(h).dtype
         np.testing.assert_array_equal(w, h)
+
+
+def test_whole_numbers_of_a_power_are_read_at_each_call() -> None:
+    def series(x: Any, n: Any) -> Any:
+        return np.sum(x ** (n % 3) * (-1) ** n * 2 ** np.argsort(x))
+
+    compiled, gradient = differentiate(series), grad(series)
+    for n in (COUNTS, COUNTS + 1, COUNTS[::-1].copy()):
+        np.testing.assert_allclose(compiled(Y[:4], n), series(Y[:4], n), rtol=1e-14)
+        slopes = [(series(Y[:4] + e, n) - series(Y[:4] - e, n)) / 2e-6 for e in 1e-6 * np.eye(4)]
+        np.testing.assert_allclose(gradient(Y[:4], n), slopes, rtol=1e-7, atol=1e-8)
+    assert compiled.cache_info().misses == 1
+    with pytest.raises(ValueError, match="negative integer powers"):
+        differentiate(lambda n: n ** (n - 3))(COUNTS)
 
 
 def test_a_median_of_complex_numbers_is_refused_and_not_of_their_real_parts() -> None:

@@ -32,6 +32,8 @@ def _pow(self: TracedArray, other: Any) -> Any:
         if not self.is_python:
             return _POWERS[other](self)
     kind: Any = type(other)
+    if kind is int and other == 2 and self.dtype == bool:
+        return np.square(self)  # in 8 bits, where np.power of truths has as many as other's
     if kind not in _DIRECT and self.ndim == 0 and _answers(kind, "__rpow__"):
         return NotImplemented
     made = np.power(self, other)

@@ -17,6 +17,7 @@ from gradof.errors import DtypeError, GradofError
 from gradof.ops.registry import find_by_api_name
 from gradof.tracer.numpy.active import OVERRIDES
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.black_box import call as call_black_box
 from gradof.tracer.numpy.calls import ufunc_call
 from gradof.tracer.numpy.deferred import memories
 from gradof.tracer.numpy.floats import give_way
@@ -167,8 +168,11 @@ def _call(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
                 raise
             raise recorder.unsupported(f"{library}.{name}: {error}") from error
         return conform(recorder, f"{library}.{name}", made, want)
-    if name == "square" or (name == "power" and is_weak(inputs[1]) and inputs[1] == 2):
+    is_square = name == "square" or (name == "power" and is_weak(inputs[1]) and inputs[1] == 2)
+    if is_square and np.result_type(memories(inputs[0])).kind != "b":
         return _elementwise(recorder, np.square, "square", inputs[:1])
+    if name in ("power", "square", "reciprocal") and _are_whole(inputs):
+        return _whole_power(recorder, ufunc, inputs)
     if library == "numpy" and name in _ALIASES:
         return _elementwise(recorder, ufunc, _ALIASES[name], inputs)
     record = find_by_api_name(f"{library}.{name}")
@@ -176,8 +180,29 @@ def _call(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
         if all(x.is_constant for x in inputs if isinstance(x, TracedArray)):
             recorder.baked = True
             return ufunc(*map(real, inputs))
+        if _are_whole(inputs):
+            return call_black_box(recorder, name, ufunc, inputs, None, None)
         raise recorder.unsupported(f"the ufunc {name}", "`gradof ops` lists the supported ops")
     return _elementwise(recorder, ufunc, record.name, inputs)
+
+
+def _are_whole(inputs: tuple[Any, ...]) -> bool:
+    """Whether all are whole numbers or truths: what is made of them has no gradient."""
+    return all(np.result_type(memories(x)).kind in "biu" for x in inputs)
+
+
+_MOST_FACTORS = 8  # of a power that is multiplied out; others numpy computes as the graph runs
+
+
+def _whole_power(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
+    base, exponent = inputs if ufunc is np.power else (inputs[0], 2)
+    if ufunc is not np.reciprocal and is_weak(exponent) and 0 < exponent <= _MOST_FACTORS:
+        base = recorder.cast(recorder.traced(base), recorder.numpy(ufunc, *inputs).dtype)
+        made: Any = base
+        for _ in range(int(exponent) - 1):
+            made = made * base
+        return made
+    return call_black_box(recorder, ufunc.__name__, ufunc, inputs, None, None)
 
 
 def _library(ufunc: Any) -> str | None:
