@@ -106,7 +106,7 @@ def drawing(code: CodeType, space: dict[str, Any], calls: Calls) -> Iterator[Cal
 
 
 def _is_of_math(value: Any) -> bool:
-    return type(value) is BuiltinFunctionType and value.__module__ == "math"
+    return type(value) is BuiltinFunctionType and value.__module__ in ("math", "cmath")
 
 
 def _followed(value: Any, attributes: tuple[str, ...]) -> Any:

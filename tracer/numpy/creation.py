@@ -30,6 +30,7 @@ from gradof.tracer.numpy import draws
 from gradof.tracer.numpy.active import active_recorder, naming
 from gradof.tracer.numpy.apply import Concatenator, vectorized
 from gradof.tracer.numpy.array import TracedArray, is_ours
+from gradof.tracer.numpy.cmath_arrays import FUNCTIONS as CMATH
 from gradof.tracer.numpy.functions import whole
 from gradof.tracer.numpy.grids import arange, grid, is_of_floats
 from gradof.tracer.numpy.layouts import in_order, order_of
@@ -37,7 +38,7 @@ from gradof.tracer.numpy.lengths import Length, has_length, sized, tell_plain
 from gradof.tracer.numpy.lengths import in_function as of_sizes
 from gradof.tracer.numpy.math_arrays import FUNCTIONS as MATH
 from gradof.tracer.numpy.names import Names, stand_in
-from gradof.tracer.numpy.numbers import in_function
+from gradof.tracer.numpy.numbers import in_function, scalars_of
 from gradof.tracer.numpy.recorder import Recorder, contains_traced
 from gradof.tracer.numpy.sight import Sight
 from gradof.tracer.numpy.strides import as_strided, require
@@ -241,6 +242,24 @@ def _of_arrays(recorder: Recorder, original: Function, *args: Any, **kwargs: Any
     return record(*args, **kwargs)
 
 
+def _of_cmath(original: Function) -> Function:
+    """The same of `cmath`, for which numbers that vary are arrays."""
+    of_arrays: Function = _of_complex_numbers(original)
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        recorder = active_recorder()
+        given = args if recorder is None else scalars_of(recorder, args)
+        return of_arrays(*given, **kwargs)
+
+    return wrapper
+
+
+@_wrapper(_with_traced)
+def _of_complex_numbers(_: Recorder, original: Function, *args: Any, **kwargs: Any) -> Any:
+    return CMATH[original.__name__](*args, **kwargs)
+
+
 class _Ufunc:
     """A ufunc that takes lists of traced arrays, too; all else is the ufunc's own."""
 
@@ -317,6 +336,7 @@ _NAMES = Names({
     "numpy.random": _RANDOM, "gradof.autograd.numpy.random": _RANDOM,
     "numpy.linalg": {}, "numpy.fft": {},
     "math": {n: _of_math for n, f in vars(math).items() if callable(f) and n[0] != "_"},
+    "cmath": dict.fromkeys(CMATH.keys() - {"ln"}, _of_cmath),
     "random": draws.wraps_of(random), "time": draws.CLOCKS,
 }, stand_in)  # fmt: skip
 def replacements() -> dict[int, tuple[Any, Any]]:

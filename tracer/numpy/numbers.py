@@ -30,6 +30,13 @@ def as_scalar(recorder: Recorder, number: TracedNumber, dtype: Any) -> Any:
     return TracedArray(recorder, dtype.type(number.value), expr)
 
 
+def scalars_of(recorder: Recorder, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments of a function of floats, numbers among them as traced scalars."""
+    return tuple(
+        as_scalar(recorder, x, np.float64) if type(x) is TracedNumber else x for x in args
+    )
+
+
 def as_operands(recorder: Recorder, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """Operands that meet each other, numbers among them as scalars of the common dtype."""
     if not any(type(x) is TracedNumber for x in operands):
