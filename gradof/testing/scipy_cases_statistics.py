@@ -107,4 +107,14 @@ SPACES = (
          f"{_SPACE}.KDTree(np.arange(10.0).reshape(5, 2)).query(x, k=2)[0]", R(3, 2)),
     case(f"{_SPACE}.procrustes", f"{_SPACE}.procrustes(x, y)[2]", R(4, 2), R(4, 2)),
 )
-CASES = (*MOMENTS, *SPACES, *MULTIVARIATE, *SUMMARIES, *ALONG, *DENSITIES)
+# steps: what is multiplied by them has a gradient
+RANKS = tuple(
+    case(f"{_S}.{name}", f"r = {_S}.{name}({call})\nreturn x * r[0], x * r[1]", R(9), R(9))
+    for name, calls in {
+        "mannwhitneyu": ("x, y", "x[:6], y, alternative='less', method='asymptotic'"),
+        "kruskal": ("x, y, x + 2 * y",), "friedmanchisquare": ("x, y, x + 2 * y",),
+        "ranksums": ("x, y",),
+    }.items()
+    for call in calls
+)
+CASES = (*MOMENTS, *SPACES, *MULTIVARIATE, *SUMMARIES, *ALONG, *DENSITIES, *RANKS)

@@ -32,6 +32,7 @@ from gradof.tracer.scipy import (
     polynomials,
     programs,
     radial,
+    ranks,
     roots,
     signals,
     sparse,
@@ -49,8 +50,8 @@ from gradof.tracer.scipy.in_c import wrapped
 ADAPTORS = (
     bsplines, convolve, density, distances, distributions, elementwise, fitpack, fourier, grids,
     images, integrals, interpolation, labels, least_squares, linalg, linear_maps, matrices, moments,
-    multivariate, odes, operators, optimize, peaks, polynomials, programs, radial, roots, signals,
-    sparse, sparse_makers, sparse_systems, spatial, special, special_functions, statistics,
+    multivariate, odes, operators, optimize, peaks, polynomials, programs, radial, ranks, roots,
+    signals, sparse, sparse_makers, sparse_systems, spatial, special, special_functions, statistics,
     structured,
 )  # fmt: skip
 

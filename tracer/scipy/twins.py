@@ -185,6 +185,16 @@ def through_traced(name: str, at: str) -> None:
         return _through(name, *args, **kwargs)
 
 
+def twin_of_private(module: str, name: str) -> Function:
+    """What several modules import from one of scipy's: its code, where numpy is its proxy."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        original: Any = getattr(importlib.import_module(module), name)
+        return _moved(original, twin_globals(module))(*args, **kwargs)
+
+    return function
+
+
 def twin_function(name: str) -> Any:
     """A registered function that takes traced arrays, and objects that know some."""
     function: Any = original_of(name)
