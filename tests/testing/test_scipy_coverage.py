@@ -260,6 +260,15 @@ def test_results_keep_what_they_have_beside_their_fields() -> None:
     assert np.sum(slope * y) == pytest.approx((up - down) / 2e-6, rel=1e-6)
 
 
+def test_a_row_with_a_missing_value_is_nan_where_scipys_own_code_would_raise() -> None:
+    x, y = np.random.default_rng(0).standard_normal((2, 6, 3))
+    x[0, 1] = np.nan
+    want = scipy.stats.mannwhitneyu(x, y)
+    have = differentiate(lambda x, y: scipy.stats.mannwhitneyu(x, y))(x, y)
+    np.testing.assert_allclose(have, want, rtol=1e-13)
+    assert np.isnan(have.pvalue).tolist() == [False, True, False]
+
+
 def test_missing_values_are_left_out_by_the_user() -> None:
     holes = np.array([[1.0, 2.0, 4.0], [np.nan, 3.0, 5.0], [2.0, 2.5, 7.0]])
     compiled = differentiate(lambda x: scipy.stats.trim_mean(x, 0.1, axis=1))

@@ -133,3 +133,19 @@ def test_equal_elements_share_the_gradient_of_a_nanmedian(values: list[float]) -
     assert check(lambda x: torch.nanmedian(x * 2.0), (x,), order=1).ok
     whole = torch.tensor([3, 1, 1, 2])
     assert gradof.differentiate(lambda n: torch.nanmedian(n))(whole).item() == 1
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin", "sum", "mean", "prod"])
+@pytest.mark.parametrize("include_self", [False, True])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_elements_that_an_index_does_not_reach_have_their_own_gradient(
+    reduce: str, include_self: bool, dim: int
+) -> None:
+    def reduced(x: Tensor, source: Tensor) -> Tensor:
+        return x.scatter_reduce(dim, index, source, reduce, include_self=include_self)
+
+    torch.manual_seed(0)
+    index = torch.tensor([[1, 0, 1], [0, 0, 2]])
+    x = torch.randn(4, 5, dtype=torch.float64, requires_grad=True)
+    source = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    assert check(reduced, (x, source), order=1).ok

@@ -60,6 +60,9 @@ def through_policy(
         return tuple(as_tuple(found, n_out) if asks else as_tuple(found))
 
     empty = _missing_in(samples, missing)
+    if empty is not None and policy["override"]["nan_propagation"]:
+        # the statistics of these rows are nan, whatever scipy's code says to missing values
+        samples = [np.where(np.isnan(s), 0.0, s) if s.dtype.kind == "f" else s for s in samples]
     if policy["is_too_small"](samples, rest):
         shape = np.broadcast_shapes(*(s.shape[:-1] for s in samples))
         results: Sequence[Any] = [np.full(shape, np.nan)] * n_out

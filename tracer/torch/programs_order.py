@@ -135,7 +135,7 @@ def _scatter_extreme(
     that it was chosen from: eager divides by the number of those equal to it, which is none.
     """
     best = _extreme(x.detach(), dim, index, src.detach(), include_self, reduce)
-    best = _back(best, x, dim, index)
+    best = _back(best, x.detach(), dim, index)
     if not x.dtype.is_floating_point:
         return best
     lost = torch.isnan(best)
