@@ -229,7 +229,8 @@ special("sph_legendre_p(n, m, theta)", {  # ladder operators, which divide by no
     "theta": lambda g, n, m, theta:  # scipy takes an angle beyond [0, pi] for its mirror image
         F.where(F.sin(theta) < 0.0, g * -0.5, g * 0.5)
         * (_beside(n, m, theta, 1.0) - _beside(n, m, theta, -1.0))},
-    lambda *operands: whole("sph_legendre_p", 2)(*operands)[0])  # scipy's has a first axis of 1
+    lambda *operands: np.reshape(  # scipy's has a first axis of 1
+        whole("sph_legendre_p", 2)(*operands), np.broadcast_shapes(*map(np.shape, operands))))
 
 # --- orthogonal polynomials (DLMF 18.9.15 to 18.9.28) -------------------------------------------
 

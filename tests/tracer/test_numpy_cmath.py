@@ -39,6 +39,8 @@ def test_functions_of_more() -> None:
     assert type(rect) is complex and rect == pytest.approx(cmath.rect(0.4, 1.25))
     log = differentiate(lambda x: cmath.log(x[0], x[1]))(x)
     assert log == pytest.approx(cmath.log(0.4, 1.25))
+    assert differentiate(lambda x: cmath.log(x[0], 2.0))(x) == pytest.approx(cmath.log(0.4, 2.0))
+    assert differentiate(lambda x: cmath.log(3.0, x[0]))(x) == pytest.approx(cmath.log(3.0, 0.4))
     assert differentiate(lambda x: cmath.isclose(x[0], x[0] + 1e-12))(x) is True
     assert differentiate(lambda x: cmath.isclose(x[0], x[1], rel_tol=0.1))(x) is False
 

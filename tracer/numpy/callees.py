@@ -222,11 +222,13 @@ class Giving:
         return Giving(result, self.__traced) if _holds_numeric(result) else result
 
 
-def _holds_numeric(value: Any) -> bool:
+def _holds_numeric(value: Any, depth: int = 4) -> bool:
     """Whether a tuple, list or dict holds plain arrays: another one is given as it is."""
     if type(value) is dict:
         value = list(value.values())
-    return type(value) in (tuple, list) and any(is_numeric(v) or _holds_numeric(v) for v in value)
+    if type(value) not in (tuple, list) or depth == 0:
+        return False
+    return any(is_numeric(v) or _holds_numeric(v, depth - 1) for v in value)
 
 
 def is_numeric(value: Any) -> bool:

@@ -38,6 +38,8 @@ def _function(name: str, function: Function) -> Function:
     original = getattr(cmath, name)
 
     def computed(z: Any) -> Any:
+        if not isinstance(z, TracedArray):
+            return original(z)
         z = _complex(z)
         if any(z == pole for pole in _POLES.get(name, ())):  # read: a branch of the trace
             raise ValueError("math domain error")

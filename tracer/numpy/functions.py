@@ -210,7 +210,9 @@ def conform(recorder: Recorder, name: str, result: Any, want: Any) -> Any:
     if isinstance(want, (tuple, list)):
         parts = [conform(recorder, name, r, w) for r, w in zip(result, want, strict=True)]
         return type(want)(*parts) if hasattr(want, "_fields") else type(want)(parts)
-    if want is None or isinstance(want, bool):
+    if want is None:
+        return None
+    if isinstance(want, bool):
         return result
     if type(want) is type(result) and type(want) in (int, float):
         return result  # read, and guarded, by the adaptor, or one of the arguments
