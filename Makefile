@@ -35,8 +35,8 @@ setup: $(READY)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# Installed again only when what is installed could have changed. Python compiles what it imports,
-# a fifth of what pip would compile beforehand, which takes as long as the rest.
+# Installed again only when what is installed could have changed. Python compiles what it imports;
+# pip would compile all of it, which is nearly half of its time.
 $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check \
 		-e '.[torch,examples,dev]' -c constraints.txt

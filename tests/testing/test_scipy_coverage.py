@@ -260,6 +260,17 @@ def test_results_keep_what_they_have_beside_their_fields() -> None:
     assert np.sum(slope * y) == pytest.approx((up - down) / 2e-6, rel=1e-6)
 
 
+@pytest.mark.parametrize("name", ["logm", "sqrtm"])
+def test_a_jordan_block_whose_function_is_complex_is_refused(name: str) -> None:
+    function = getattr(scipy.linalg, name)
+    compiled = differentiate(lambda a: function(a))
+    block = np.array([[-1.0, 1.0], [0.0, -1.0]])
+    with pytest.raises(errors.UnsupportedOpError, match="basis of eigenvectors"):
+        compiled(block)
+    for a in (-block, block + np.diag([0.5, 0.0])):
+        np.testing.assert_allclose(compiled(a), function(a), rtol=1e-9, atol=1e-12)
+
+
 def test_a_row_with_a_missing_value_is_nan_where_scipys_own_code_would_raise() -> None:
     x, y = np.random.default_rng(0).standard_normal((2, 6, 3))
     x[0, 1] = np.nan

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg.blas
 
 from gradof import differentiate, grad
 from gradof.errors import UnsupportedOpError
@@ -136,8 +137,7 @@ def test_a_method_of_an_array_that_code_gives_takes_a_traced_one(name: str) -> N
         np.testing.assert_allclose(gradient, slopes, rtol=1e-7, atol=1e-9)
 
 
-IN_C: Any = np.bincount._implementation  # type: ignore[attr-defined]
-of = IN_C
+of: Any = scipy.linalg.blas.dnrm2  # code in C that no trace sees
 
 
 def of_the_name(x: Any) -> Any:
@@ -147,7 +147,7 @@ def of_the_name(x: Any) -> Any:
 def test_a_place_that_failed_gives_what_another_function_gives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    x = np.array([1, 2, 3])
+    x = np.array([1.0, 2.0, 3.0])
     with pytest.raises(UnsupportedOpError):
         differentiate(of_the_name)(x)
     monkeypatch.setitem(globals(), "of", lambda x: (x * 2.0, 1))

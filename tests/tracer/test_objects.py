@@ -320,14 +320,26 @@ def test_an_attribute_may_have_the_name_of_a_property(library: Any) -> None:
     assert type(line) is np.poly1d and line(3.0) == 7.0
 
 
+@dataclass
+class Counted:
+    """The same, of an argument that is taken apart."""
+
+    count: Any
+
+    @property
+    def x(self) -> Any:
+        return vars(self)["x"]
+
+
 @pytest.mark.parametrize("library", [np, torch])
 def test_it_is_written_to_where_it_is_kept(library: Any) -> None:
-    def store(x: Any, held: Doubled) -> Any:
-        vars(held)["x"] = x * 3.0
+    def store(x: Any, held: Counted) -> Any:
+        vars(held)["x"], held.count = x * 3.0, x.sum()
         return x
 
-    held, x = Doubled(library.asarray(0.0)), library.asarray([1.0, 2.0])
+    held, x = Counted(0.0), library.asarray([1.0, 2.0])
     compiled = gradof.differentiate(store)
     for factor in (1.0, 2.0):
         compiled(x * factor, held)
-        assert held.x.tolist() == [6.0 * factor, 12.0 * factor]
+        assert held.x.tolist() == [3.0 * factor, 6.0 * factor]
+        assert float(held.count) == 3.0 * factor

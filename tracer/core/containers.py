@@ -42,6 +42,15 @@ def put_attribute(instance: Any, name: str, value: Any) -> None:
         kept[name] = value
 
 
+def drop_attribute(instance: Any, name: str) -> None:
+    """Delete an attribute from where it is kept."""
+    kept: dict[str, Any] = getattr(instance, "__dict__", {})
+    if name in kept:
+        del kept[name]
+    else:
+        object.__delattr__(instance, name)
+
+
 def is_size(cls: type) -> bool:
     """Whether it is `torch.Size`, whose instances are values, as numbers are; torch stays out."""
     return cls.__name__ == "Size" and cls.__module__ == "torch"

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from gradof.tracer.core.containers import put_attribute
+from gradof.tracer.core.containers import drop_attribute, put_attribute
 from gradof.tracer.core.pytree import take_apart
 from gradof.tracer.state.changes import raw_dict
 
@@ -43,7 +43,7 @@ def refill(container: Any, contents: Contents) -> None:
         container.clear()
         container.extend(items)
     for name in attributes_of(container).keys() - attributes.keys():
-        object.__delattr__(container, name)
+        drop_attribute(container, name)
     for name, value in attributes.items():
         put_attribute(container, name, value)
 

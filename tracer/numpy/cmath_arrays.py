@@ -17,6 +17,7 @@ import numpy as np
 
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.floats import as_float
+from gradof.tracer.numpy.math_arrays import one_number
 from gradof.tracer.numpy.recorder import real
 
 Function = Callable[..., Any]
@@ -26,12 +27,7 @@ _POLES: dict[str, tuple[complex, ...]] = {
 
 
 def _complex(z: Any) -> Any:
-    """One number, in double precision."""
-    if not isinstance(z, TracedArray):
-        return complex(z)
-    if z.size != 1:
-        raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
-    return np.reshape(z, ()).astype(np.complex128)[()]
+    return one_number(z, complex)
 
 
 def _function(name: str, function: Function) -> Function:

@@ -29,19 +29,19 @@ from gradof.tracer.numpy.recorder import real
 Function = Callable[..., Any]
 
 
-def _number(x: Any) -> Any:
-    """One number, in double precision."""
+def one_number(x: Any, cls: type = float) -> Any:
+    """One number as `float` or `complex` have it, in double precision."""
     if not isinstance(x, TracedArray):
-        return float(x)
+        return cls(x)
     if x.size != 1:
         raise TypeError("only 0-dimensional arrays can be converted to Python scalars")
-    return np.reshape(x, ()).astype(np.float64)[()]
+    return np.reshape(x, ()).astype(cls)[()]
 
 
 def _in_double(name: str, function: Function) -> Function:
     @functools.wraps(function)
     def computed(*args: Any) -> Any:
-        numbers = [_number(a) for a in args]
+        numbers = [one_number(a) for a in args]
         result = function(*numbers)
         if name not in _TOTAL:
             result = _without_errors(name, result, numbers)

@@ -227,14 +227,19 @@ def expm(A: Any) -> Any:
 def _principal(op: str, function: Any, A: Any) -> Any:
     """A function with a cut along the negative numbers: scipy's result for these is complex.
 
-    The op gives nan there. Which of the two it is, is a branch of the trace.
+    The op gives nan there. Which of the two it is, is a branch of the trace. Raises TypeError for a
+    matrix that its eigenvectors do not give back, as one with a Jordan block.
     """
     A = as_array(A)
     found = _of_matrix(op, A)
     if not np.any(np.isnan(found)) or np.any(np.isnan(A)):
         return found
     values, vectors = np.linalg.eig(A)
-    return np.matmul(vectors * function(values + 0j)[..., None, :], np.linalg.inv(vectors))
+    back = np.linalg.inv(vectors)
+    error = np.abs(np.matmul(vectors * values[..., None, :], back) - A)
+    if not np.all(error <= 1e-9 * np.max(np.abs(A), axis=(-2, -1), keepdims=True)):
+        raise TypeError("an argument without a basis of eigenvectors, whose result is complex")
+    return np.matmul(vectors * function(values + 0j)[..., None, :], back)
 
 
 @scipy_function("scipy.linalg.logm")

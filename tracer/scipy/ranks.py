@@ -51,7 +51,7 @@ class _RankSums:
         """P(statistic >= k), from the nearer end, as scipy has it."""
         n1, n2 = self.sizes
         scipys = importlib.import_module(_OF)._MWU(n1, n2)
-        masses = np.asarray(scipys.build_u_freqs_array(n1 * n2))
+        masses = np.asarray(scipys.build_u_freqs_array(n1 * n2 // 2))
         sums, k = np.cumsum(masses), as_array(k)
         left = n1 * n2 - k
         near = np.minimum(k, left)
