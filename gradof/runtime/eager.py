@@ -17,6 +17,11 @@ it went by (a buffer `initialized`). But at most MAX_TRIES times: from then on i
 that state that changes at every call costs no traces. Where as many signatures in a row ended at
 the same line (`step(batch, i)`, which logs), with one state or each with another, another one
 waits, as one beyond `limits.shapes` does.
+
+Note [What was done before it]
+A trace that ends with an error leaves Python's state and the arguments as they were. Where the
+function itself has raised it (`if calls.n > limit: raise`), its caller finds what was done before:
+the function runs again as it is, to the same error, if anything was put back.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from gradof.errors import (
     CallError,
@@ -43,6 +48,7 @@ from gradof.runtime.arrays import is_array, is_tensor, names_torch, torch_if_loa
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
 from gradof.tracer.core.pytree import flatten
+from gradof.tracer.state.failed_run import is_raised_by_user
 from gradof.tracer.state.origins import Origins
 from gradof.tracer.state.source import (
     function_loc,
@@ -105,6 +111,7 @@ class EagerRuns:
         self.cold: dict[Any, int] = {}  # signatures that ended with ColdCache, how often in a row
         self.counted = ctypes.c_int64()  # native code adds to it (gradof.runtime.as_it_is)
         self.is_told = False
+        self.undone = False  # whether the latest trace, which failed, has put something back
 
     @property
     def runs(self) -> int:
@@ -149,6 +156,20 @@ class EagerRuns:
             return False
         moves = all(each.moved for each in self._alike[1:])  # and it made no difference
         return moves or self._alike[-1].holds(fn)
+
+    def refuse(
+        self, fn: Callable[..., Any], error: Exception, args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> NoReturn:  # fmt: skip
+        """The caller gets the error; Note [What was done before it]."""
+        self.forget(error)
+        if self.undone and is_raised_by_user(error):
+            try:
+                fn(*args, **kwargs)
+            except Exception as own:
+                _tell_once(own, error)
+                raise
+        raise error
 
     def forget(self, error: Exception) -> None:
         """An error that the caller gets; kept, it would keep the arguments alive."""
@@ -206,10 +227,16 @@ class EagerRuns:
         Raises the error itself where there is nothing to fall back on.
         """
         if not may_run_eagerly(None, error, args, kwargs, strict):
-            self.forget(error)
-            raise error
+            self.refuse(fn, error, args, kwargs)
         named = functools.update_wrapper(lambda: run(), fn, updated=())
         return self.run(named, (), {}, self.failed(fn, error), in_parts=False)
+
+
+def _tell_once(own: BaseException, error: Exception) -> None:
+    """Take the trace's error, which says the same, from those that `own` was raised after."""
+    while own.__context__ is not None and own.__context__ is not error:
+        own = own.__context__
+    own.__context__ = None
 
 
 def may_run_eagerly(

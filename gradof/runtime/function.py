@@ -102,8 +102,7 @@ class Differentiated:
                 bound = self.bind(args, kwargs, eager=not self._strict)
             except Exception as error:
                 if not may_run_eagerly(self._fn, error, args, kwargs, self._strict):
-                    cache.eager.forget(error)
-                    raise
+                    cache.eager.refuse(self._fn, error, args, kwargs)
                 failure = cache.eager.failed(self._fn, error)
             else:
                 trial, result = bound.entry.trial, MISS

@@ -137,6 +137,7 @@ class Tracing:
         except (RetraceWarning, OpaqueOpWarning, CountsItself):
             raise  # the user has made errors of the first two
         except Exception as error:
+            eager.undone = self.reads is not None and self.reads.failed.undone
             if may_run_eagerly and call.library == "torch":
                 self._note_failure(call, error)
             raise
@@ -155,7 +156,7 @@ class Tracing:
     def _note_failure(self, call: Call, error: Exception) -> None:
         reads = self.reads
         state = None if reads is None else self._state(reads, (), by_content=True)
-        self.cache.eager.note(call.key, error, state, () if reads is None else reads.decided)
+        self.cache.eager.note(call.key, error, state, () if reads is None else reads.failed.decided)
         let_go(reads)
 
     def _trace(self, call: Call, may_run_eagerly: bool) -> tuple[Entry, Call]:
@@ -209,8 +210,6 @@ class Tracing:
 
     def _note_arrays(self, entry: Entry) -> None:
         """Arrays whose elements plain numpy has read, and that are other ones now: they vary."""
-        if not entry.traced.content:
-            return
         for origin, checksum_then in entry.traced.content:
             try:
                 now = origin.read(self.fn)
@@ -251,7 +250,7 @@ class Tracing:
     def _lift_written(self) -> bool:
         """Whether there are arrays, which a failed run has written to, that can be inputs."""
         places, before = self.cache.places, len(self.cache.places)
-        for place in () if self.reads is None else self.reads.written:
+        for place in () if self.reads is None else self.reads.failed.written:
             key = place_key(place)
             if key not in self.cache.needed and is_numeric(there(place)):
                 places.setdefault(key, place)

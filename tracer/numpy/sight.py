@@ -105,21 +105,30 @@ class Sight:
                     "the call; compiled code would have the same item at every call",
                     loc=function_loc(fn), hint="take it outside, and pass it as an argument",
                 )
-        changed = [a for a, before in self.arrays.values() if checksum(a) != before]
+        changed = self.put_back()
         if not changed:
             self._check_frames(fn)
             return
-        if all(id(array) in self._copies for array in changed):
-            self.changed = changed  # as inputs of the next try their changes are seen
-        for array in changed:
-            if id(array) in self._copies:
-                array[...] = self._copies[id(array)]
         found = Origins(fn, lambda o: issubclass(type(o), np.ndarray)).paths(changed[:1])
         origin = found[id(changed[0])][1] if found else "an array"
         raise TraceError(
             f"{origin} is changed in place by plain numpy, which a trace cannot repeat",
             loc=function_loc(fn), hint="pass it as an argument",
         )
+
+    def put_back(self) -> list[Any]:
+        """Make plain arrays as they were; those that the run has changed."""
+        changed = [a for a, before in self.arrays.values() if checksum(a) != before]
+        if self.are_copied(changed):
+            self.changed = changed or self.changed  # as inputs of the next try they are seen
+        for array in changed:
+            if id(array) in self._copies:
+                array[...] = self._copies[id(array)]
+        return changed
+
+    def are_copied(self, arrays: Iterable[Any]) -> bool:
+        """Whether all of them are small enough to be put back."""
+        return all(id(array) in self._copies for array in arrays)
 
     def _check_frames(self, fn: Callable[..., Any]) -> None:
         for frame in self._held.frames.changed()[:1]:

@@ -171,9 +171,8 @@ def _trace(
         changes = sight.written(fn, thawed, held.arrays)
         outcome = Outcome(fn, recorder, sight, [*traced.values(), *held.arrays], thawed)
         out_tree = outcome.take(result, changes)
-    except Exception:
-        put_back(reads.held.changes())
-        generators.put_back()
+    except BaseException:  # an interrupt, too
+        _undo(recorder, sight, generators, [*traced.values(), *held.arrays])
         places.restore()
         _note_written(fn, adoptions, sight)
         raise
@@ -217,6 +216,18 @@ def _listen(
     loops.decide = recorder.numbers.decide = Whiles(ArrayLoops(recorder)).decide
 
 
+def _undo(
+    recorder: Recorder, sight: Sight, generators: Generators, inputs: Iterable[TracedArray]
+) -> None:
+    """Put back what a failed run has changed, and note whether that, or what it says, was any."""
+    changes, params = sight.reads.held.changes(), recorder.graph.inputs
+    put_back(changes)
+    arrays, drawn = sight.put_back(), generators.put_back()
+    written = any(a.expr.value is not p for a, p in zip(inputs, params, strict=False))
+    done = changes or arrays or drawn or written or recorder.generators or recorder.told.performs
+    sight.reads.failed.undone = bool(done) and sight.are_copied(arrays)
+
+
 def _note_written(fn: Callable[..., Any], adoptions: Adoptions, sight: Sight) -> None:
     """Where the arrays are that a failed run may have written to: they can be inputs.
 
@@ -225,7 +236,7 @@ def _note_written(fn: Callable[..., Any], adoptions: Adoptions, sight: Sight) ->
     sight.reads.held.frames.changed()
     old = [array for array in adoptions.written if id(array) in sight.arrays] + sight.changed
     found = sight.paths(fn, old) if old else {}
-    sight.reads.written = [
+    sight.reads.failed.written = [
         origin.place for array, origin in found.values()
         if origin.place is not None and origin.place.kind != "block"
         and any(array is w for w in old)

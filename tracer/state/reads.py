@@ -40,6 +40,7 @@ from gradof.tracer.state.cold import Misses
 from gradof.tracer.state.computed_names import Everything, note, note_given
 from gradof.tracer.state.copied_generators import CopiedGenerators
 from gradof.tracer.state.effects import SHAPING, effect_error, effect_of, in_reach, is_performed
+from gradof.tracer.state.failed_run import FailedRun
 from gradof.tracer.state.heard import is_heard
 from gradof.tracer.state.held import Held
 from gradof.tracer.state.kinds import ATOMS
@@ -100,8 +101,7 @@ class Reads:
         self.switches: dict[Any, Any] = {}  # functions without arguments → what they gave
         self.effects: list[tuple[str, Loc | None]] = []  # what each call would do again, and where
         self.module_names: set[str] = set()  # looked up in sys.modules
-        self.decided: list[Any] = []  # tensors of the state whose values a failed run went by
-        self.written: list[Any] = []  # places of arrays that a failed run may have written to
+        self.failed = FailedRun()
         self.files: Callable[[], list[Any]] = list  # that the run has opened itself
         self.asks_globals = False  # whether texts may be names of globals
         self.asks = False  # whether objects are compared by identity that may be tensors

@@ -71,7 +71,7 @@ def user_site(frame: FrameType | None = None) -> Site:
     while frame is not None:  # as `user_frame`
         code = frame.f_code
         known = _is_user.get(id(code))
-        if known[0] if known is not None else _in_user_code(frame):
+        if known[0] if known is not None else in_user_code(frame):
             break
         frame = frame.f_back
     if frame is None:
@@ -119,7 +119,7 @@ def traceback_loc(traceback: TracebackType | None) -> Loc | None:
     """The innermost user line of a traceback; None if there is none."""
     found: Loc | None = None
     while traceback is not None:
-        if _in_user_code(traceback.tb_frame):
+        if in_user_code(traceback.tb_frame):
             found = _loc(traceback.tb_frame.f_code, traceback.tb_lineno)
         traceback = traceback.tb_next
     return found
@@ -129,7 +129,7 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame of user code at or outside `frame`."""
     while frame is not None:
         known = _is_user.get(id(frame.f_code))
-        if known[0] if known is not None else _in_user_code(frame):
+        if known[0] if known is not None else in_user_code(frame):
             return frame
         frame = frame.f_back
     return None
@@ -138,7 +138,7 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
 def scipy_call() -> str | None:
     """The function of scipy's that the user's code has called and that runs, by its public name."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_back is not None and not _in_user_code(frame.f_back):
+    while frame is not None and frame.f_back is not None and not in_user_code(frame.f_back):
         frame = frame.f_back
     module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
     if frame is None or module.partition(".")[0] != "scipy":
@@ -188,7 +188,8 @@ def function_name(fn: object, attribute: str = "__qualname__") -> str:
     return str(getattr(type(fn), attribute))
 
 
-def _in_user_code(frame: FrameType) -> bool:
+def in_user_code(frame: FrameType) -> bool:
+    """Whether a frame is none of gradof's, an array library's or the standard library's."""
     code = frame.f_code
     known = _is_user.get(id(code))
     if known is None:

@@ -228,7 +228,7 @@ class Trace:
             generators.check(lambda: None)
         except Exception as error:
             free = len(self.params) - len(self.found)
-            self.reads.decided = decided_by(
+            self.reads.failed.decided = decided_by(
                 self.recorder.graph, self.params[free:], self.real[free:], self.found
             )
             if isinstance(error, GradofError):
