@@ -1,6 +1,6 @@
 """A fixed part of a long list of cases: `make test` runs every n-th, `make long` all of them.
 
-Of a test with more than 8 cases `make test` (pytest --sample) runs so many, evenly chosen from
+Of a test with more than 6 cases `make test` (pytest --sample) runs so many, evenly chosen from
 the list. A case that takes seconds asks for fewer, and a list that is short work is run whole:
 
     @pytest.mark.cases(4)
@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import pytest
 
 VARIABLE = "GRADOF_TEST_EVERY"
-CASES = 8  # of one test in `make test`, where it does not say how many
+CASES = 6  # of one test in `make test`, where it does not say how many
 T = TypeVar("T")
 
 

@@ -46,7 +46,7 @@ def until(p: Array, u: Array) -> Any:
     return np.sum(x * u[1])
 
 
-@pytest.mark.cases(6)
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("fn", [driven, path, until], ids=lambda fn: fn.__name__)
 @pytest.mark.parametrize("steps", [36, 67])
