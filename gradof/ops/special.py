@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from gradof.errors import CodegenError
 from gradof.ir.types import F64
 from gradof.ops.cost import CALL
+from gradof.ops.elementwise import LN2, logistic
 from gradof.ops.expr import Expr, F
 from gradof.ops.families import binary, composite, unary
 from gradof.ops.registry import op
@@ -306,10 +307,18 @@ op("sinc(x) -> y", family=unary(), expand=_sinc, cost=CALL, vjp={"x": _sinc_x},
 
 
 def _logaddexp2(a: Expr, b: Expr) -> Expr:
-    return F.logaddexp(a * math.log(2.0), b * math.log(2.0)) / math.log(2.0)
+    sum_ = F.where(a >= b, a, b) + F.log1p(F.exp2(-F.abs(a - b))) * (1 / LN2)
+    return F.where(a == b, a + 1.0, sum_)  # infinite ones have no difference
 
 
-op("logaddexp2(a, b) -> y", family=composite(_logaddexp2, elementwise=True), expand=_logaddexp2,
+def _logaddexp2_vjp(g: Expr, mine: Expr, other: Expr) -> Expr:
+    return g * logistic((mine - other) * LN2)
+
+
+op("logaddexp2(a, b) -> y", family=binary(FLOAT), cost=CALL, numpy="np.logaddexp2",
+   scalar=_logaddexp2,
+   vjp={"a": lambda g, a, b: _logaddexp2_vjp(g, a, b),
+        "b": lambda g, a, b: _logaddexp2_vjp(g, b, a)},
    names=["aten.logaddexp2", "numpy.logaddexp2"], formula="log(2**a + 2**b)/log(2)")
 op("hypot(a, b) -> y", family=binary(FLOAT), cost=CALL, numpy="np.hypot",
    vjp={"a": lambda g, a, y: g * (a / y), "b": lambda g, b, y: g * (b / y)},

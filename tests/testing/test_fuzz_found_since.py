@@ -355,3 +355,10 @@ def test_residuals_of_lstsq_that_are_left_empty_have_no_gradient() -> None:
     for y in (value, fn(a, b, x)):
         found: tuple[Any, ...] = torch.autograd.grad(y, (a, b, x), allow_unused=True)
         assert found[0] is None and found[1] is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_equal_powers_of_two_add_up_to_the_next(dtype: torch.dtype) -> None:
+    """Exactly: what is 0 is counted as such."""
+    x = torch.arange(-40, 40).to(dtype) / 4
+    assert torch.equal(differentiate(torch.logaddexp2)(x, x), x + 1)
