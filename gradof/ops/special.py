@@ -18,7 +18,7 @@ from gradof.ir.types import F64
 from gradof.ops.cost import CALL
 from gradof.ops.elementwise import LN2, logistic
 from gradof.ops.expr import Expr, F
-from gradof.ops.families import binary, composite, unary
+from gradof.ops.families import binary, unary
 from gradof.ops.registry import op
 
 Array = NDArray[Any]

@@ -24,6 +24,7 @@ from gradof.ir.attrs import from_numpy_dtype
 from gradof.ir.forks import cached_property
 from gradof.tracer.core.exact import Same, exact
 from gradof.tracer.core.lent_arrays import with_nodes
+from gradof.tracer.core.numpy_errors import raised
 from gradof.tracer.core.pytree import TreeDef, flatten_call, shares_containers, thaw
 from gradof.tracer.state.frames import is_frame
 from gradof.tracer.state.handed import Handed
@@ -36,6 +37,7 @@ MODES = (  # what `_modes` lists
     "grad mode", "inference mode", "autocast", "the dtype of autocast", "autocast on CUDA devices",
     "the default dtype", "anomaly mode",
 )
+MODES_OF_NUMPY = ("np.geterr, of what is raised,",)
 # Where the part of a tensor says which leaf it is the same object as, or, if it is an input of its
 # own, the complement of that.
 SAME = 6
@@ -335,7 +337,7 @@ def check_array(array: Any, path: str) -> None:
 
 def _modes(library: Library) -> tuple[Any, ...]:
     if library == "numpy":
-        return ()
+        return (raised(),)
     torch = torch_if_loaded()
     return (
         torch.is_grad_enabled(),

@@ -20,6 +20,7 @@ from gradof.ir.contents import checksum
 from gradof.runtime.arrays import (
     FIRST_LEAF,
     MODES,
+    MODES_OF_NUMPY,
     SAME,
     Call,
     guard_of,
@@ -34,6 +35,7 @@ from gradof.tracer.core.exact import exact
 from gradof.tracer.core.lent_arrays import LentArray, given_array, lent_leaves
 from gradof.tracer.core.named_tuples import has_attributes, has_room
 from gradof.tracer.core.number import LARGEST
+from gradof.tracer.core.numpy_errors import SETTINGS, raised
 from gradof.tracer.core.pytree import FIXED, Static, TreeDef
 from gradof.tracer.core.result import Layout
 
@@ -293,8 +295,11 @@ class Writer:
         self.unless(f"{name}.{same}")
 
     def modes(self) -> None:
-        """torch's modes are those of the trace."""
+        """torch's modes, or the errors that numpy raises, are those of the trace."""
         if self.call.library != "torch":
+            (kinds,) = self.call.key[-len(MODES_OF_NUMPY) :]
+            by_default = "" if kinds else f"{self.bind(SETTINGS, 'settings')}(None) is None or "
+            self.unless(f"{by_default}{self.bind(raised, 'raised')}() == {kinds}")
             return
         torch = torch_if_loaded()
         from torch.autograd import forward_ad

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradof.runtime.arrays import FIRST_LEAF, MODES, SAME, Call
+from gradof.runtime.arrays import FIRST_LEAF, MODES, MODES_OF_NUMPY, SAME, Call
 from gradof.runtime.cache import Cache
 
 
@@ -38,9 +38,10 @@ def why_traced(cache: Cache, call: Call) -> str:
         )
         if new != old
     ]
+    modes = MODES if call.library == "torch" else MODES_OF_NUMPY
     reasons += [
         f"{name} is {new}, was {old}"
-        for name, new, old in zip(MODES, call.key[n:], before.key[n:], strict=False)
+        for name, new, old in zip(modes, call.key[n:], before.key[n:], strict=False)
         if new != old
     ]
     return "; ".join(reasons)

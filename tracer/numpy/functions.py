@@ -14,12 +14,15 @@ view exactly where numpy's result is.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradof.errors import DataDependentShapeError, InferenceError, TraceError
 from gradof.ops.expr import Expr, F
+from gradof.tracer.core.numpy_errors import raised
+from gradof.tracer.numpy import raising
 from gradof.tracer.numpy.active import OVERRIDES
 from gradof.tracer.numpy.array import Later, TracedArray
 from gradof.tracer.numpy.calls import function_call
@@ -71,6 +74,9 @@ def record_function(
     Raises UnsupportedOpError for a function without adaptor or a way to call it that has none, and
     DataDependentShapeError; numpy's own errors for wrong arguments come first.
     """
+    if func in raising.SUMS and raised():
+        again = partial(record_function, recorder, func, args, kwargs)
+        return raising.of_function(args, kwargs, again)
     if recorder.told.floats:
         if func is np.select and len(args) > 1:
             choices = give_way(recorder, (*args[1], *args[2:]))

@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
 from gradof.errors import DtypeError, GradofError
 from gradof.ops.registry import find_by_api_name
+from gradof.tracer.core.numpy_errors import raised
+from gradof.tracer.numpy import raising
 from gradof.tracer.numpy.active import OVERRIDES
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import call as call_black_box
@@ -88,6 +91,9 @@ def record_ufunc(
     recorder: Recorder, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Record one use of a ufunc; UnsupportedOpError for one without an op."""
+    if raised() and getattr(np, ufunc.__name__, None) is ufunc:
+        again = partial(record_ufunc, recorder, ufunc, method, inputs, kwargs)
+        return raising.of_ufunc(ufunc, method, inputs, kwargs, again)
     if recorder.told.floats:
         inputs = give_way(recorder, inputs)
     if OVERRIDES and ufunc in OVERRIDES and method == "__call__":

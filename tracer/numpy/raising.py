@@ -1,0 +1,116 @@
+"""numpy's floating-point errors, where they are raised: `np.errstate`, `np.seterr(all="raise")`.
+
+    with np.errstate(divide="raise"):
+        try:
+            y = 1.0 / x               # a branch by value: is there a zero in x?
+        except FloatingPointError:
+            y = np.zeros_like(x)
+
+Whether numpy would raise is computed from operands and results, and decided as an `if` of the
+user's: the trace raises where numpy does, and a call that goes the other way has a path of its own.
+Which kinds are raised when a call begins is part of its key.
+
+numpy goes by flags of the processor. By values: an infinite result of finite operands is a division
+by zero where the function has a pole there, and an overflow elsewhere; a nan of operands that are
+none is invalid; a product, quotient, power or exponential that is smaller than the least normal
+number, of operands that are not, is an underflow. What underflows within other functions, such as
+the sine of 1e-308, numpy raises and this does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
+from typing import Any
+
+import numpy as np
+
+from gradof.tracer.core.numpy_errors import KINDS, raised
+from gradof.tracer.numpy.recorder import contains_traced
+
+_TEXTS = dict(zip(KINDS, (
+    "divide by zero", "overflow", "underflow", "invalid value"), strict=True))  # fmt: skip
+# Where a function of finite operands has a pole.
+_POLES: Mapping[Any, Callable[..., Any]] = {
+    np.divide: lambda a, b: b == 0, np.floor_divide: lambda a, b: b == 0,
+    np.reciprocal: lambda x: x == 0, np.log: lambda x: x == 0, np.log2: lambda x: x == 0,
+    np.log10: lambda x: x == 0, np.log1p: lambda x: x == -1, np.arctanh: lambda x: abs(x) == 1,
+    np.power: lambda a, b: a == 0, np.float_power: lambda a, b: a == 0,
+}  # fmt: skip
+_SHRINK = frozenset({
+    np.multiply, np.divide, np.power, np.float_power, np.square, np.reciprocal,
+})  # fmt: skip
+_EXPONENTIALS = frozenset({np.exp, np.exp2})
+_OF_WHOLE = frozenset({np.floor_divide, np.remainder, np.fmod, np.divmod})  # errors by zero
+# Functions of whole arrays: by their results alone.
+SUMS = frozenset({
+    np.sum, np.prod, np.mean, np.average, np.var, np.std, np.cumsum, np.cumprod, np.nansum,
+    np.nanprod, np.nanmean, np.dot, np.vdot, np.inner, np.outer, np.tensordot, np.einsum, np.trace,
+})  # fmt: skip
+
+
+def of_ufunc(
+    ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any],
+    record: Callable[[], Any],
+) -> Any:  # fmt: skip
+    """What `record` gives; FloatingPointError where numpy would raise it."""
+    kinds = raised()
+    name = ufunc.__name__ if method in ("__call__", "outer") else method
+    each = method == "__call__" and ufunc.signature is None
+    where = kwargs.get("where", True)
+    with np.errstate(all="ignore"):
+        operands = [np.copy(x) if isinstance(x, np.ndarray) else x for x in inputs]  # before it
+        result = record()
+        for y in result if isinstance(result, tuple) else (result,):
+            found = _of_elements(ufunc, operands, y) if each else _of_all(operands, y)
+            _decide(kinds, ((kind, bad & where) for kind, bad in found), name)
+    return result
+
+
+def of_function(args: Any, kwargs: Any, record: Callable[[], Any]) -> Any:
+    """The same of a function of numpy that is no ufunc, such as a sum."""
+    kinds = raised()
+    with np.errstate(all="ignore"):
+        result = record()
+        operands = [x for x in (*args, *kwargs.values()) if contains_traced(x)]
+        if all(isinstance(x, np.ndarray | np.generic) for x in operands):
+            _decide(kinds, _of_all(operands, result), "reduce")
+    return result
+
+
+def _decide(kinds: Sequence[str], found: Iterator[tuple[str, Any]], name: str) -> None:
+    for kind, bad in found:
+        if kind in kinds and bool(np.any(bad)):
+            raise FloatingPointError(f"{_TEXTS[kind]} encountered in {name}")
+
+
+def _of_elements(ufunc: Any, operands: list[Any], y: Any) -> Iterator[tuple[str, Any]]:
+    """By kind, in numpy's order, the elements at which a ufunc has an error."""
+    dtype = np.result_type(y)
+    if dtype.kind in "iu" and ufunc in _OF_WHOLE:
+        yield "divide", np.equal(operands[1], 0)
+    if dtype.kind not in "fc":
+        return
+    finite = reduce(and_, [np.isfinite(x) for x in operands])
+    infinite = np.isinf(y) & finite
+    pole = _POLES[ufunc](*operands) if ufunc in _POLES else False
+    yield "divide", infinite & pole
+    yield "over", infinite & np.logical_not(pole)
+    if dtype.kind == "f" and (ufunc in _SHRINK or ufunc in _EXPONENTIALS):
+        least = np.finfo(dtype).tiny
+        small = reduce(or_, [np.abs(x) < least for x in operands])
+        loses = finite if ufunc in _EXPONENTIALS else finite & np.logical_not(small)
+        yield "under", (np.abs(y) < least) & loses
+    nan = reduce(or_, [np.isnan(x) for x in operands])
+    yield "invalid", np.isnan(y) & np.logical_not(nan)
+
+
+def _of_all(operands: Sequence[Any], y: Any) -> Iterator[tuple[str, Any]]:
+    """The same of what is computed of whole arrays: whether there is one."""
+    if np.result_type(y).kind not in "fc":
+        return
+    finite = reduce(and_, [np.all(np.isfinite(x)) for x in operands])
+    yield "over", np.any(np.isinf(y)) & finite
+    nan = reduce(or_, [np.any(np.isnan(x)) for x in operands])
+    yield "invalid", np.any(np.isnan(y)) & np.logical_not(nan)
