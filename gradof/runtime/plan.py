@@ -239,7 +239,9 @@ class GradientPlan:
             first + k for k, i in enumerate(self.captured_outputs) if i >= real
         )
         constant = sorted({*range(self.outputs)} - {*self.output_vjps})
-        self.constant_results = tuple(i for i in constant if i < real)
+        # of a gradient as in eager, where one node has those of weight and bias: all or none
+        whole = owner.role == "backward" and any(i < real for i in self.output_vjps)
+        self.constant_results = () if whole else tuple(i for i in constant if i < real)
         self.constant_temporaries = tuple(i for i in constant if i >= real)
         # of which no more than the shape is read, such as a state that begins anew
         self.without_gradient = tuple(

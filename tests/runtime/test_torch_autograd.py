@@ -242,3 +242,29 @@ def test_write_back_that_gains_a_history() -> None:
 
     for got, want in zip(whole(differentiate(fn)), whole(fn), strict=True):
         close(got, want)
+
+
+def test_products_with_a_hessian_of_gradients_that_are_constant() -> None:
+    """That of a bias of a sum: as in eager, whose convolutions and norms give all of theirs."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(2, 3, 3), torch.nn.GroupNorm(1, 3), torch.nn.Flatten(),
+        torch.nn.LayerNorm(48),
+    ).double()  # fmt: skip
+    x, params = torch.randn(4, 2, 6, 6, dtype=torch.float64), list(net.parameters())
+
+    def products(loss: Any) -> list[torch.Tensor | None]:
+        gradients = torch.autograd.grad(loss(x), params, create_graph=True)
+        assert all(g.requires_grad for g in gradients)
+        ones = [torch.ones_like(g) for g in gradients]
+        return list(torch.autograd.grad(gradients, params, ones, allow_unused=True))
+
+    scale = torch.randn(4, 48, dtype=torch.float64)
+    compiled = differentiate(lambda x: (net(x) * scale).sum())
+    for _ in range(3):
+        theirs = products(lambda x: (net(x) * scale).sum())
+        for have, want in zip(products(compiled), theirs, strict=True):
+            assert (have is None) == (want is None)
+            if have is not None:
+                torch.testing.assert_close(have, want, rtol=1e-9, atol=1e-9)
+    assert theirs[-1] is None and theirs[-2] is not None

@@ -35,6 +35,7 @@ WRONG_IN_EAGER = {
     "polar": "a negative absolute value changes the sign of its gradient",
     "scatter_reduce": "amax and amin with include_self=False, where the element itself is as large",
     "index_reduce": "the same",
+    "logcumsumexp": "second derivatives where a cotangent is zero, as that of amax is",
 }
 # The same where an argument is set: op -> the argument. eager's backward of a bag counts how often
 # another index occurs (`counts[indices_data[i]]` for the i-th of the different indices).
