@@ -93,8 +93,19 @@ def measure(form: Any, n: int) -> tuple[float, float] | None:
     return theirs, peak(lambda: derivatives(compiled, made.arguments(), order, 1))
 
 
+def _load() -> None:
+    """Have LLVM and what else the first compiled function of a process loads, a hundred MB."""
+    import torch
+
+    from gradof import differentiate
+
+    x = torch.ones(SIZES[0], requires_grad=True)
+    differentiate(lambda x: x.tanh() * x + 1)(x).sum().backward()
+
+
 def rows(start: int = 0, step: int = 1) -> Iterator[tuple[str, int, float, float]]:
     """(form, n, eager's megabytes, ours) of every `step`th form."""
+    _load()
     for form in forms()[start::step]:
         for n in SIZES:
             found = measure(form, n)

@@ -29,8 +29,10 @@ TWO = (
     np.arctan2, np.maximum, np.fmin, np.copysign, np.greater, np.matmul, np.dot,
 )  # fmt: skip
 # What underflows within the function; see gradof.tracer.numpy.raising.
-WITHIN = {np.expm1, np.log1p, np.sin, np.tan, np.arcsin, np.arctanh, np.sinh, np.arctan2, np.var,
-          np.mean, np.prod, np.cumprod, np.multiply.accumulate, np.matmul, np.dot, np.hypot}  # fmt: skip
+WITHIN = {
+    np.expm1, np.log1p, np.sin, np.tan, np.arcsin, np.arctanh, np.sinh, np.arctan2, np.hypot,
+    np.var, np.mean, np.prod, np.cumprod, np.multiply.accumulate, np.matmul, np.dot,
+}  # fmt: skip
 
 
 def outcome(fn: Callable[..., Any], args: tuple[Any, ...], kind: str) -> Any:

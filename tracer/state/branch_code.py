@@ -24,7 +24,7 @@ from gradof.tracer.state.loop_code import UNSEEN
 _SUSPENDS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 _FUNCTION = CO_OPTIMIZED | CO_NEWLOCALS
 _TESTS = ("POP_JUMP",)
-_BEFORE_TESTS = frozenset({"TO_BOOL", "COMPARE_OP", "UNARY_NOT", "CACHE"})
+BEFORE_TESTS = frozenset({"TO_BOOL", "COMPARE_OP", "UNARY_NOT", "CACHE"})
 _ALWAYS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD_NO_INTERRUPT")
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE")
 _JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
@@ -237,7 +237,7 @@ class Flow:
         if k is None:
             return None
         turned = False
-        while self.listed[k].opname in _BEFORE_TESTS:
+        while self.listed[k].opname in BEFORE_TESTS:
             turned ^= self.listed[k].opname == "UNARY_NOT"
             k += 1
         if k not in self.sites:

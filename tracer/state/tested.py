@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from gradof.ir.forks import cached_property
-from gradof.tracer.state.branch_code import flow_of
+from gradof.tracer.state.branch_code import BEFORE_TESTS, flow_of
 from gradof.tracer.state.code_facts import GROWS
 from gradof.tracer.state.kinds import is_ours
 
@@ -134,8 +134,9 @@ class _Search:
         """Follow all that the code decides by, but for tests of traced values alone."""
         slices = _slices_of(code)
         for k, part in slices.decisions:
-            offset = slices.listed[k].offset
-            if offset not in guarded or self._kind(slices, part) == "plain":
+            before, test = slices.listed[k - 1], slices.listed[k]
+            made = {test.offset, before.offset if before.opname in BEFORE_TESTS else test.offset}
+            if made.isdisjoint(guarded) or self._kind(slices, part) == "plain":
                 self._follow(slices, part)
 
     def _follow(self, slices: _Slices, part: range) -> None:
@@ -320,9 +321,13 @@ class _Slices:
         found: dict[str, list[range]] = {}
         for k, each in enumerate(self.listed):
             if each.opname.startswith(("STORE_FAST", "STORE_DEREF")):
-                count = each.opname.count("STORE_FAST") or 1  # Python 3.13 stores two at once
-                for name in each.argval if isinstance(each.argval, tuple) else (each.argval,):
-                    found.setdefault(name, []).append(self.made_by(k, count))
+                two = isinstance(each.argval, tuple)  # Python 3.13 stores, and loads, two at once
+                part = self.made_by(k, 1)
+                found.setdefault(each.argval[0] if two else each.argval, []).append(part)
+                if each.opname == "STORE_FAST_STORE_FAST":
+                    both = self.made_by(k, 2)
+                    below = range(both.start, part.start) or both
+                    found.setdefault(each.argval[1], []).append(below)
         for kind, name, part in self._puts():
             if kind == "local" or name in self.code.co_cellvars:
                 found.setdefault(name, []).append(part)
