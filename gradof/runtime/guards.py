@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from gradof.codegen import Executable, compile_graph
+from gradof.codegen import Executable, compile_graph, devices_of
 from gradof.codegen.host.evaluate import interpret
 from gradof.errors import PathLimitError
 from gradof.ir.clone import clone_graph
@@ -22,6 +22,7 @@ from gradof.ir.opinfo import has_trait
 from gradof.ops.guard import GuardFailed, Number, same_number
 from gradof.passes.guards import guards_of, path_part
 from gradof.passes.pipeline import CLEAN_UP, run_passes
+from gradof.passes.roll_loops import roll_loops
 from gradof.runtime.arrays import as_numpy
 from gradof.tracer.state.generators import GLOBAL, Rewound
 
@@ -43,6 +44,8 @@ class Decisions:
     def executable(self) -> Executable:
         """The emitted check."""
         graph = clone_graph(self.graph)
+        if len(self.nodes) == 1 and devices_of(graph) <= {"cpu"}:  # a Guard is in no Loop
+            roll_loops(graph)
         run_passes(graph, ("expand-composites", *CLEAN_UP))
         return compile_graph(graph, library=self.library, name=f"{graph.name}_decides")
 

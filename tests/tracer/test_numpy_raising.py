@@ -121,3 +121,32 @@ def test_whole_numbers_are_divided() -> None:
     assert compiled(x, np.array([2, 3])).tolist() == [3.0, 4.0]
     with pytest.raises(FloatingPointError, match="divide by zero encountered in floor_divide"):
         compiled(x, np.array([2, 0]))
+
+
+@pytest.mark.parametrize("start", [70.5, 40.0, 3.0, 80.25, 60.0])
+def test_an_error_in_a_late_step_of_a_loop(start: float) -> None:
+    def chain(x: Any) -> Any:
+        total = np.zeros_like(x)
+        for _ in range(60):
+            x = x - 1.0
+            total = total + 1.0 / x
+        return np.sum(total)
+
+    x = np.array([start, 90.0])
+    assert outcome(gradof.grad(chain), (x,), "divide") == outcome(chain, (x,), "divide")
+
+
+def test_one_trace_for_all_calls_that_raise_nothing() -> None:
+    def loss(x: Any) -> Any:
+        for _ in range(30):
+            x = x + np.log(x) / (1.0 + x * x)
+        return np.sum(x)
+
+    derive = gradof.value_and_grad(loss)
+    with np.errstate(all="raise"):
+        for seed in range(4):
+            x = np.random.default_rng(seed).uniform(1.0, 2.0, 3)
+            assert derive(x)[0] == pytest.approx(loss(x), rel=1e-14)
+        assert derive.base.cache.misses == 1
+        with pytest.raises(FloatingPointError, match="invalid value encountered in log"):
+            derive(np.array([-1.0, 1.0, 2.0]))

@@ -76,7 +76,7 @@ def record_function(
     """
     if func in raising.SUMS and raised():
         again = partial(record_function, recorder, func, args, kwargs)
-        return raising.of_function(args, kwargs, again)
+        return raising.of_function(recorder, args, kwargs, again)
     if recorder.told.floats:
         if func is np.select and len(args) > 1:
             choices = give_way(recorder, (*args[1], *args[2:]))

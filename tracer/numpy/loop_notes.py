@@ -20,3 +20,11 @@ class ArrayLoopNotes(LoopNotes):
         self.hashed = False  # whether an index was looked up, and may be a key: it is no number
         self.sizes = sizes or Sizes()  # what the code was told of them
         self.places: set[Value] = set()  # constants where slices of Loops begin
+        self.raises = False  # whether numpy raises floating-point errors (`raising`)
+
+    @property
+    def has_missed_errors(self) -> bool:
+        """Whether numpy may raise an error in a step that did not run."""
+        return self.raises and self.evaluate is not None and (
+            any(self.looked_at) or bool(self.varying.rolled)
+        )  # fmt: skip

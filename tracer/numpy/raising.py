@@ -10,6 +10,10 @@ Whether numpy would raise is computed from operands and results, and decided as 
 user's: the trace raises where numpy does, and a call that goes the other way has a path of its own.
 Which kinds are raised when a call begins is part of its key.
 
+Note [One Guard for all]
+That nothing was raised is one decision for all functions up to an error, or to the end: where it
+turns out otherwise, the call is traced, and raises where numpy does. Each step of a loop runs.
+
 numpy goes by flags of the processor. By values: an infinite result of finite operands is a division
 by zero where the function has a pole there, and an overflow elsewhere; a nan of operands that are
 none is invalid; a product, quotient, power or exponential that is smaller than the least normal
@@ -27,7 +31,8 @@ from typing import Any
 import numpy as np
 
 from gradof.tracer.core.numpy_errors import KINDS, raised
-from gradof.tracer.numpy.recorder import contains_traced
+from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.recorder import Recorder, contains_traced
 
 _TEXTS = dict(zip(KINDS, (
     "divide by zero", "overflow", "underflow", "invalid value"), strict=True))  # fmt: skip
@@ -51,7 +56,7 @@ SUMS = frozenset({
 
 
 def of_ufunc(
-    ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any],
+    recorder: Recorder, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any],
     record: Callable[[], Any],
 ) -> Any:  # fmt: skip
     """What `record` gives; FloatingPointError where numpy would raise it."""
@@ -64,25 +69,49 @@ def of_ufunc(
         result = record()
         for y in result if isinstance(result, tuple) else (result,):
             found = _of_elements(ufunc, operands, y) if each else _of_all(operands, y)
-            _decide(kinds, ((kind, bad & where) for kind, bad in found), name)
+            _note(recorder, kinds, ((kind, bad & where) for kind, bad in found), name)
     return result
 
 
-def of_function(args: Any, kwargs: Any, record: Callable[[], Any]) -> Any:
+def of_function(
+    recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any], record: Callable[[], Any]
+) -> Any:
     """The same of a function of numpy that is no ufunc, such as a sum."""
     kinds = raised()
     with np.errstate(all="ignore"):
         result = record()
         operands = [x for x in (*args, *kwargs.values()) if contains_traced(x)]
         if all(isinstance(x, np.ndarray | np.generic) for x in operands):
-            _decide(kinds, _of_all(operands, result), "reduce")
+            _note(recorder, kinds, _of_all(operands, result), "reduce")
     return result
 
 
-def _decide(kinds: Sequence[str], found: Iterator[tuple[str, Any]], name: str) -> None:
+def _note(
+    recorder: Recorder, kinds: Sequence[str], found: Iterator[tuple[str, Any]], name: str
+) -> None:
+    """Raise what numpy would, and keep where it would not: Note [One Guard for all]."""
+    recorder.loops.raises = True
+    if recorder.builder.block is not recorder.graph.block:
+        return  # in a loop, of which every step runs in the next try
+    errors = recorder.told.errors
     for kind, bad in found:
-        if kind in kinds and bool(np.any(bad)):
-            raise FloatingPointError(f"{_TEXTS[kind]} encountered in {name}")
+        if kind not in kinds or bad is False:
+            continue
+        if np.any(bad.concrete if isinstance(bad, TracedArray) else bad):
+            settle(recorder)
+            if bool(np.any(bad)):
+                raise FloatingPointError(f"{_TEXTS[kind]} encountered in {name}")
+        elif type(bad) is TracedArray:
+            known = errors.get(bad.shape)
+            errors[bad.shape] = bad if known is None else known | bad
+
+
+def settle(recorder: Recorder) -> None:
+    """Decide, by one Guard, that numpy has raised nothing so far."""
+    errors, recorder.told.errors = recorder.told.errors, {}
+    with np.errstate(all="ignore"):
+        if errors and bool(reduce(or_, [np.any(bad) for bad in errors.values()])):
+            raise AssertionError("each of them was looked at")
 
 
 def _of_elements(ufunc: Any, operands: list[Any], y: Any) -> Iterator[tuple[str, Any]]:

@@ -56,6 +56,7 @@ from gradof.tracer.numpy.lent import LENT
 from gradof.tracer.numpy.loop_notes import ArrayLoopNotes
 from gradof.tracer.numpy.names import seen
 from gradof.tracer.numpy.outcome import Outcome
+from gradof.tracer.numpy.raising import settle
 from gradof.tracer.numpy.recorder import Handlers, Recorder
 from gradof.tracer.numpy.reports import reports
 from gradof.tracer.numpy.sight import Sight
@@ -124,6 +125,8 @@ def trace_numpy(
                 reads.performs = None
                 if not warming.warm(cold):
                     raise cold from (None if error is cold else error)
+            elif loops.has_missed_errors:
+                evaluate = None
             elif sizes is not Sizes:  # a Length may be no int to some code: numbers from now on
                 sizes = Sizes
             elif not adoptions.fresh and not loops_vary.give_up():  # Note [Adopted arrays]
@@ -131,7 +134,7 @@ def trace_numpy(
                     raise told from error
                 raise
         else:
-            if loops.hashed:
+            if loops.hashed or loops.has_missed_errors:
                 evaluate = None  # numbers of steps are numbers from the first on
             elif not adoptions.fresh and not loops_vary.another():
                 return traced
@@ -164,6 +167,7 @@ def _trace(
             sight.roots([fn, *filter(callable, thawed)], (positional, named), _objects(thawed))
             with reads, adoptions.at_work(recorder, CALLS):
                 result = _call(fn, positional, named)
+                settle(recorder)
         reads.misses.refuse_caught()
         tensors = recorder.told.of_tensors(fn, reads, _objects(thawed))
         sight.check(fn)

@@ -93,7 +93,7 @@ def record_ufunc(
     """Record one use of a ufunc; UnsupportedOpError for one without an op."""
     if raised() and getattr(np, ufunc.__name__, None) is ufunc:
         again = partial(record_ufunc, recorder, ufunc, method, inputs, kwargs)
-        return raising.of_ufunc(ufunc, method, inputs, kwargs, again)
+        return raising.of_ufunc(recorder, ufunc, method, inputs, kwargs, again)
     if recorder.told.floats:
         inputs = give_way(recorder, inputs)
     if OVERRIDES and ufunc in OVERRIDES and method == "__call__":

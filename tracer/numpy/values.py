@@ -33,6 +33,7 @@ class Told:
         self.files: dict[Any, Any] = {}  # that were read: their stamps, and what these said
         self.opened: list[Any] = []
         self.tensors: Any = None  # torch's, whose elements were read (`tracer.torch.in_numpy`)
+        self.errors: dict[tuple[int, ...], Any] = {}  # where numpy would raise: `raising`
         self.floats = False  # whether there are numbers of Python's: see `floats`
         self.values: dict[int, tuple[Any, Any]] = {}  # by id, what `value_of` gave, and of what
 
