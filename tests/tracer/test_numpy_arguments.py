@@ -96,3 +96,15 @@ def test_whole_numbers_of_a_power_are_read_at_each_call() -> None:
 def test_a_median_of_complex_numbers_is_refused_and_not_of_their_real_parts() -> None:
     with pytest.raises(UnsupportedOpError, match="complex"):
         differentiate(lambda z: np.median(z))(Z)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: np.delete(x[:1], 0), lambda x: np.delete(np.outer(x, x)[:1], 0, 0),
+    lambda x: np.repeat(x, 0), lambda x: np.repeat(x, [0, 0, 0]), lambda x: np.take(x, []),
+    lambda x: np.insert(x[:0], [], []), lambda x: np.add.reduceat(x, np.array([], int)),
+    lambda x: (np.put(y := x * 1, [], []), y)[1],
+])  # fmt: skip
+def test_lists_of_no_places(fn: Any) -> None:
+    x = np.arange(3.0)
+    have, want = differentiate(fn)(x), fn(x)
+    assert have.dtype == want.dtype and have.shape == want.shape and have.tolist() == want.tolist()

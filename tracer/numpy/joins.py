@@ -127,7 +127,7 @@ def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     x = np.ravel(arr) if axis is None else arr
     dim = 0 if axis is None else axis_of(axis, x.ndim)
     kept = np.delete(np.arange(x.shape[dim]), whole(obj))
-    return np.take(x, kept.tolist(), axis=dim)
+    return np.take(x, kept, axis=dim)
 
 
 @composed(np.insert)

@@ -100,9 +100,10 @@ def _choose(a: Any, choices: Any, mode: str = "raise") -> Any:
 
 
 def _places(indices: Any) -> Any:
-    """Truths are the numbers 0 and 1 to functions that take places, and no mask."""
-    indices = as_array(indices)
-    return indices.astype(np.intp) if indices.dtype == bool else indices
+    """Truths are the numbers 0 and 1 to functions that take places, and no mask; [] is of these."""
+    places = as_array(indices)
+    none = not places.size and not isinstance(indices, np.ndarray)
+    return places.astype(np.intp) if places.dtype == bool or none else places
 
 
 def _in_bounds(indices: Any, size: int, mode: str) -> Any:
@@ -311,6 +312,8 @@ def _fill_diagonal(r: Recorder, a: Any, val: Any, wrap: bool = False) -> None:
 def _put(r: Recorder, a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     target = _target(r, "put", a)
     places = np.asarray(whole(ind)).reshape(-1)
+    if not places.size:  # an empty list, of floats to numpy
+        return
     if mode == "raise" and np.any(places >= target.size):
         raise IndexError(f"index {places.max()} is out of bounds for size {target.size}")
     places = places % target.size if mode == "raise" else _in_bounds(places, target.size, mode)

@@ -157,6 +157,8 @@ def _reduceat(
     if dtype is not None:
         raise recorder.unsupported(f"{ufunc.__name__}.reduceat with dtype")
     dim = axis_of(axis, a.ndim)
+    if not places.size:
+        return a[_along(dim, slice(0))]
     ends = [*places[1:].tolist(), a.shape[dim]]
     parts = []
     for i, (start, stop) in enumerate(zip(places.tolist(), ends, strict=True)):
