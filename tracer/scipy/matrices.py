@@ -237,7 +237,8 @@ def _principal(op: str, function: Any, A: Any) -> Any:
     values, vectors = np.linalg.eig(A)
     back = np.linalg.inv(vectors)
     error = np.abs(np.matmul(vectors * values[..., None, :], back) - A)
-    if not np.all(error <= 1e-9 * np.max(np.abs(A), axis=(-2, -1), keepdims=True)):
+    most = float(np.sqrt(np.finfo(A.dtype).eps)) * np.max(np.abs(A), axis=(-2, -1), keepdims=True)
+    if not np.all(error <= most):
         raise TypeError("an argument without a basis of eigenvectors, whose result is complex")
     return np.matmul(vectors * function(values + 0j)[..., None, :], back)
 
