@@ -21,7 +21,7 @@ LONG = pytest.mark.long
 CAPABILITIES = (pytest.param("80", marks=LONG), "90", pytest.param("100", marks=LONG))
 
 
-@every(9)
+@every(13)
 def test_interpreted_kernels_equal_the_reference(cases: int, tmp_path: Path) -> None:
     found = run("triton_cases", "interpret", tmp_path, interpret=True, **only(cases))
     assert set(found) == set(part(triton_cases.NAMES, cases))
@@ -29,14 +29,14 @@ def test_interpreted_kernels_equal_the_reference(cases: int, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
-@every(18)
+@every(24)
 def test_kernels_compile_to_ptx(cases: int, capability: str, tmp_path: Path) -> None:
     found = run("triton_cases", capability, tmp_path, interpret=False, **only(cases))
     assert set(found) == set(part(triton_cases.NAMES, cases))
     assert {k: v for k, v in found.items() if v != "ok"} == {}
 
 
-@every(9)
+@every(13)
 def test_half_precision_is_as_near_to_float64_as_rounding_after_every_op(
     cases: int, tmp_path: Path
 ) -> None:
@@ -46,7 +46,7 @@ def test_half_precision_is_as_near_to_float64_as_rounding_after_every_op(
 
 
 @pytest.mark.parametrize("how", ["interpret", "90", pytest.param("80", marks=LONG)])
-@every(9)
+@every(13)
 def test_what_is_rewritten_for_a_device(cases: int, how: str, tmp_path: Path) -> None:
     found = run("triton_device", how, tmp_path, interpret=how == "interpret", **only(cases))
     assert set(found) == set(part(device.GRAPHS, cases))

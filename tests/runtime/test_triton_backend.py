@@ -19,7 +19,7 @@ from tests.sample import every, only, part
 pytest.importorskip("triton", reason="triton is not installed: pip install 'gradof[triton]'")
 
 
-@every(8)
+@every(12)
 def test_workloads_equal_eager_to_second_order(cases: int, tmp_path: Path) -> None:
     environment = {
         **os.environ, "GRADOF_BACKEND": "triton", "TRITON_INTERPRET": "1",
