@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
+from scipy import special
 
 import gradof
 
@@ -150,3 +152,29 @@ def test_one_trace_for_all_calls_that_raise_nothing() -> None:
         assert derive.base.cache.misses == 1
         with pytest.raises(FloatingPointError, match="invalid value encountered in log"):
             derive(np.array([-1.0, 1.0, 2.0]))
+
+
+LIBRARIES: dict[str, Callable[[Any], Any]] = {
+    "interp": lambda x: np.interp(x, [0.0, 1.0, 1.0, 5.0], [1.0, 2.0, 3.0, 4.0]),
+    "expit": lambda x: special.expit(x), "erf": lambda x: special.erf(x),
+    "gammaln": lambda x: special.gammaln(np.abs(x)),
+    "logcdf": lambda x: scipy.stats.norm.logcdf(x), "t": lambda x: scipy.stats.t.logpdf(x, 3.0),
+    "median": lambda x: np.median(x), "corrcoef": lambda x: np.corrcoef(x, x**2)[0, 1],
+}
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_what_ours_computes_in_place_of_a_librarys_code_raises_nothing(name: str) -> None:
+    x, fn = np.array([-800.0, 1.0, 700.0, 3.0]), LIBRARIES[name]
+    with np.errstate(all="raise"):
+        np.testing.assert_allclose(gradof.differentiate(fn)(x), fn(x), rtol=1e-12)
+
+
+def test_functions_of_the_users_that_a_library_calls_do() -> None:
+    def rows(x: Any) -> Any:
+        return np.sum(np.apply_along_axis(lambda row: 1.0 / row, 1, x))
+
+    x = np.array([[1.0, 2.0], [0.0, 4.0]])
+    compiled = gradof.differentiate(rows)
+    assert outcome(compiled, (x + 1,), "divide") is None
+    assert outcome(compiled, (x,), "divide") == outcome(rows, (x,), "divide")

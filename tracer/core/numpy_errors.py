@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -27,3 +28,8 @@ def raised() -> tuple[str, ...]:
         return ()
     now: Any = np.geterr()
     return tuple([kind for kind in KINDS if now[kind] == "raise"])
+
+
+def has_functions(given: Iterable[Any]) -> bool:
+    """Whether a library is given functions of the user's, whose errors are raised."""
+    return any(callable(x) and not isinstance(x, type | np.ufunc) for x in given)

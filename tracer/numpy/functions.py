@@ -21,7 +21,7 @@ import numpy as np
 
 from gradof.errors import DataDependentShapeError, InferenceError, TraceError
 from gradof.ops.expr import Expr, F
-from gradof.tracer.core.numpy_errors import raised
+from gradof.tracer.core.numpy_errors import has_functions, raised
 from gradof.tracer.numpy import raising
 from gradof.tracer.numpy.active import OVERRIDES
 from gradof.tracer.numpy.array import Later, TracedArray
@@ -74,9 +74,9 @@ def record_function(
     Raises UnsupportedOpError for a function without adaptor or a way to call it that has none, and
     DataDependentShapeError; numpy's own errors for wrong arguments come first.
     """
-    if func in raising.SUMS and raised():
+    if raised() and not has_functions((*args, *kwargs.values())):
         again = partial(record_function, recorder, func, args, kwargs)
-        return raising.of_function(recorder, args, kwargs, again)
+        return raising.of_function(recorder, func, args, kwargs, again)
     if recorder.told.floats:
         if func is np.select and len(args) > 1:
             choices = give_way(recorder, (*args[1], *args[2:]))

@@ -60,6 +60,9 @@ def of_ufunc(
     record: Callable[[], Any],
 ) -> Any:  # fmt: skip
     """What `record` gives; FloatingPointError where numpy would raise it."""
+    if not _is_numpys(ufunc):  # scipy's set no flags
+        with np.errstate(all="ignore"):
+            return record()
     kinds = raised()
     name = ufunc.__name__ if method in ("__call__", "outer") else method
     each = method == "__call__" and ufunc.signature is None
@@ -73,13 +76,23 @@ def of_ufunc(
     return result
 
 
+def _is_numpys(ufunc: Any) -> bool:
+    return getattr(np, ufunc.__name__, None) is ufunc
+
+
 def of_function(
-    recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any], record: Callable[[], Any]
-) -> Any:
-    """The same of a function of numpy that is no ufunc, such as a sum."""
+    recorder: Recorder, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+    record: Callable[[], Any],
+) -> Any:  # fmt: skip
+    """The same of a function of numpy that is no ufunc, such as a sum.
+
+    Only sums are looked at: what others compute within is not what numpy's own code does.
+    """
     kinds = raised()
     with np.errstate(all="ignore"):
         result = record()
+        if func not in SUMS:
+            return result
         operands = [x for x in (*args, *kwargs.values()) if contains_traced(x)]
         if all(isinstance(x, np.ndarray | np.generic) for x in operands):
             _note(recorder, kinds, _of_all(operands, result), "reduce")

@@ -91,7 +91,7 @@ def record_ufunc(
     recorder: Recorder, ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Record one use of a ufunc; UnsupportedOpError for one without an op."""
-    if raised() and getattr(np, ufunc.__name__, None) is ufunc:
+    if raised():
         again = partial(record_ufunc, recorder, ufunc, method, inputs, kwargs)
         return raising.of_ufunc(recorder, ufunc, method, inputs, kwargs, again)
     if recorder.told.floats:

@@ -32,6 +32,7 @@ from gradof.errors import DataDependentError, InferenceError, UnsupportedOpError
 from gradof.ir import forks
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.number_trees import has_number, plain
+from gradof.tracer.core.numpy_errors import has_functions, raised
 from gradof.tracer.core.swaps import Swaps, copy_of
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
@@ -109,6 +110,9 @@ def _called(
     recorder = active_recorder()
     if recorder is None or recorder.closed:
         return original(*args, **kwargs)
+    if raised() and not has_functions((*args, *kwargs.values())):
+        with np.errstate(all="ignore"):  # what numpy would raise is of its own code, not of ours
+            return _called(adaptor, original, args, kwargs)
     if recorder.numbers.active and (has_number(args) or has_number(kwargs)):
         args = tuple(_number(recorder, a) for a in args)
         kwargs = {k: _number(recorder, v) for k, v in kwargs.items()}
