@@ -84,10 +84,12 @@ def measure(form: Any, n: int) -> tuple[float, float] | None:
         with calling_plain():
             derivatives(fn, made.arguments(), order, 1)
 
-    try:
-        eagerly()
-    except (RuntimeError, NotImplementedError):  # no second derivative
-        order = 1
+    while order:
+        try:
+            eagerly()
+            break
+        except (RuntimeError, NotImplementedError):  # no such derivative
+            order -= 1
     theirs = peak(eagerly)
     compiled = differentiate(fn)
     return theirs, peak(lambda: derivatives(compiled, made.arguments(), order, 1))
