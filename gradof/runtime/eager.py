@@ -20,8 +20,8 @@ waits, as one beyond `limits.shapes` does.
 
 Note [What was done before it]
 A trace that ends with an error leaves Python's state and the arguments as they were. Where the
-function itself has raised it (`if calls.n > limit: raise`), its caller finds what was done before:
-the function runs again as it is, to the same error, if anything was put back.
+function itself ends so (`if calls.n > limit: raise`, a singular matrix), its caller finds what was
+done before: the function runs again as it is, to the same error, if anything was put back.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from gradof.runtime.arrays import is_array, is_tensor, names_torch, torch_if_loa
 from gradof.runtime.shapes import NotYet
 from gradof.runtime.state import StateGuard
 from gradof.tracer.core.pytree import flatten
-from gradof.tracer.state.failed_run import is_raised_by_user
+from gradof.tracer.state.failed_run import is_of_program
 from gradof.tracer.state.origins import Origins
 from gradof.tracer.state.source import (
     function_loc,
@@ -163,7 +163,7 @@ class EagerRuns:
     ) -> NoReturn:  # fmt: skip
         """The caller gets the error; Note [What was done before it]."""
         self.forget(error)
-        if self.undone and is_raised_by_user(error):
+        if self.undone and is_of_program(error):
             try:
                 fn(*args, **kwargs)
             except Exception as own:

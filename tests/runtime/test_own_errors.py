@@ -166,3 +166,32 @@ def test_it_runs_once_where_nothing_was_done() -> None:
 
     assert call(gradof.grad(cost), np.ones(3)) == "TooMany: 0"
     assert next(runs) == 1
+
+
+ERRORS: dict[str, Callable[[Any], Any]] = {
+    "a singular matrix": lambda x: np.linalg.inv(x[:, None] * x),
+    "a division by zero": lambda x: np.divide(1.0, x - x[0]),
+    "a missing key": lambda x: dict[str, float]()["scale"] * x,
+    "a list that ends": lambda x: [x][1],
+    "Python's division": lambda x: x * (1 // (len(x) - 2)),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_of_values_that_a_library_or_python_raises(name: str) -> None:
+    calls = [0, 0]
+
+    def made(k: int) -> Callable[..., Any]:
+        def cost(x: Any) -> Any:
+            calls[k] += 1
+            return np.sum(ERRORS[name](x))
+
+        return cost
+
+    plain, compiled, x = made(0), gradof.grad(made(1)), np.array([1.0, 2.0])
+    with np.errstate(divide="raise"):
+        for _ in range(2):
+            for fn in (plain, compiled):
+                with pytest.raises((ArithmeticError, LookupError, np.linalg.LinAlgError)):
+                    fn(x)
+    assert calls == [2, 2]

@@ -9,6 +9,9 @@ import dis
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from gradof.errors import GradofError
 from gradof.tracer.state.source import in_user_code
 
 _RAISE = dis.opmap["RAISE_VARARGS"]  # `raise`, and `assert` where it does not hold
@@ -23,11 +26,20 @@ class FailedRun:
     undone: bool = True  # what it changed is as before, or what it printed was not
 
 
-def is_raised_by_user(error: BaseException) -> bool:
-    """Whether a `raise` or an `assert` of the user's code has made the error."""
+def is_of_program(error: BaseException) -> bool:
+    """Whether the program ends with this error without gradof, too, as far as can be told.
+
+    What a `raise` or an `assert` of the user's code has made does, and errors of its values,
+    whoever finds them: a singular matrix, a missing key. A TypeError may be about traced values.
+    """
+    if isinstance(error, GradofError):
+        return False
+    if isinstance(error, (ArithmeticError, np.linalg.LinAlgError)):
+        return True
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
     if last is None or not in_user_code(last.tb_frame):
         return False
-    return last.tb_frame.f_code.co_code[last.tb_lasti] == _RAISE
+    raises = last.tb_frame.f_code.co_code[last.tb_lasti] == _RAISE
+    return raises or not isinstance(error, (TypeError, AttributeError))

@@ -309,7 +309,7 @@ class Reads:
         elif (what := effect_of(owner, name)) is not None:
             if not isinstance(owner, io.IOBase) or not self._is_own(owner):
                 self.effect(what, frame)
-        elif type(owner).__name__ == "ContextVar" and name in ("get", "set"):
+        elif type(owner).__name__ == "ContextVar" and owner.name != "numpy.ufunc.extobj":
             value = self.variables.setdefault(owner, owner.get(None))
             if (facts := self._facts[id(frame.f_code)]) is not None:
                 self.held.see(value, facts)
