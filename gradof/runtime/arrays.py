@@ -37,7 +37,7 @@ MODES = (  # what `_modes` lists
     "grad mode", "inference mode", "autocast", "the dtype of autocast", "autocast on CUDA devices",
     "the default dtype", "anomaly mode",
 )
-MODES_OF_NUMPY = ("np.geterr, of what is raised,",)
+MODES_OF_NUMPY = ("what np.errstate raises",)
 # Where the part of a tensor says which leaf it is the same object as, or, if it is an input of its
 # own, the complement of that.
 SAME = 6

@@ -178,3 +178,36 @@ def test_functions_of_the_users_that_a_library_calls_do() -> None:
     compiled = gradof.differentiate(rows)
     assert outcome(compiled, (x + 1,), "divide") is None
     assert outcome(compiled, (x,), "divide") == outcome(rows, (x,), "divide")
+
+
+def _changed(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def fn(x: Any) -> Any:
+        y = x * 1
+        change(y)
+        return y
+
+    return fn
+
+
+METHODS: dict[str, Callable[[Any], Any]] = {
+    "at": _changed(lambda y: np.add.at(y, [0, 0], 1.0)),
+    "at, by zero": _changed(lambda y: np.divide.at(y, [0], 0.0)),
+    "outer": lambda x: np.divide.outer(x, x - x[0]), "reduceat": lambda x: np.add.reduceat(x, [0]),
+    "accumulate": lambda x: np.multiply.accumulate(x * 1e200),
+    "divmod": lambda x: np.divmod(x, x - x[0])[0], "modf": lambda x: np.modf(x)[1],
+    "two results": lambda x: np.average(x, weights=x, returned=True)[0],
+    "in place": _changed(lambda y: y.__imul__(1e308)), "complex": lambda x: abs((x + 1j) / (x - x)),
+    "a norm": lambda x: np.linalg.norm(x * 1e200), "nothing": lambda x: np.mean(x[:0]),
+    "single": lambda x: x.astype(np.float32) * np.float32(3e38),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.cases(13)
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_and_kinds_of_results(name: str) -> None:
+    fn, x = METHODS[name], np.array([1.0, 2.0, 3.0])
+    for kind in ("divide", "over", "invalid"):
+        have, want = outcome(gradof.differentiate(fn), (x,), kind), outcome(fn, (x,), kind)
+        kinds = [text and text.partition(" encountered")[0] for text in (have, want)]
+        assert kinds[0] == kinds[1], kind

@@ -39,6 +39,7 @@ _TEXTS = dict(zip(KINDS, (
 # Where a function of finite operands has a pole.
 _POLES: Mapping[Any, Callable[..., Any]] = {
     np.divide: lambda a, b: b == 0, np.floor_divide: lambda a, b: b == 0,
+    np.divmod: lambda a, b: b == 0,
     np.reciprocal: lambda x: x == 0, np.log: lambda x: x == 0, np.log2: lambda x: x == 0,
     np.log10: lambda x: x == 0, np.log1p: lambda x: x == -1, np.arctanh: lambda x: abs(x) == 1,
     np.power: lambda a, b: a == 0, np.float_power: lambda a, b: a == 0,
@@ -47,11 +48,13 @@ _SHRINK = frozenset({
     np.multiply, np.divide, np.power, np.float_power, np.square, np.reciprocal,
 })  # fmt: skip
 _EXPONENTIALS = frozenset({np.exp, np.exp2})
+_BY_ELEMENT = ("__call__", "outer", "at")  # methods of ufuncs
 _OF_WHOLE = frozenset({np.floor_divide, np.remainder, np.fmod, np.divmod})  # errors by zero
 # Functions of whole arrays: by their results alone.
 SUMS = frozenset({
     np.sum, np.prod, np.mean, np.average, np.var, np.std, np.cumsum, np.cumprod, np.nansum,
     np.nanprod, np.nanmean, np.dot, np.vdot, np.inner, np.outer, np.tensordot, np.einsum, np.trace,
+    np.linalg.norm,
 })  # fmt: skip
 
 
@@ -64,16 +67,28 @@ def of_ufunc(
         with np.errstate(all="ignore"):
             return record()
     kinds = raised()
-    name = ufunc.__name__ if method in ("__call__", "outer") else method
-    each = method == "__call__" and ufunc.signature is None
+    each = method in _BY_ELEMENT and ufunc.signature is None
     where = kwargs.get("where", True)
     with np.errstate(all="ignore"):
-        operands = [np.copy(x) if isinstance(x, np.ndarray) else x for x in inputs]  # before it
+        operands = _operands(method, inputs)
         result = record()
-        for y in result if isinstance(result, tuple) else (result,):
+        made = inputs[0][inputs[1]] if method == "at" else result
+        for y in made if isinstance(made, tuple) else (made,):
             found = _of_elements(ufunc, operands, y) if each else _of_all(operands, y)
-            _note(recorder, kinds, ((kind, bad & where) for kind, bad in found), name)
+            found = ((kind, bad & where) for kind, bad in found)
+            _note(recorder, kinds, found, ufunc.__name__ if method in _BY_ELEMENT else method)
     return result
+
+
+def _operands(method: str, inputs: tuple[Any, ...]) -> list[Any]:
+    """What a ufunc computes each of its results of, before it may write into it."""
+    if method == "at":
+        target, places, *others = inputs
+        return [target[places], *others]
+    if method == "outer":
+        a, b = inputs
+        return [np.reshape(a, (*np.shape(a), *[1] * np.ndim(b))), b]
+    return [np.copy(x) if isinstance(x, np.ndarray) else x for x in inputs]
 
 
 def _is_numpys(ufunc: Any) -> bool:
@@ -95,7 +110,8 @@ def of_function(
             return result
         operands = [x for x in (*args, *kwargs.values()) if contains_traced(x)]
         if all(isinstance(x, np.ndarray | np.generic) for x in operands):
-            _note(recorder, kinds, _of_all(operands, result), "reduce")
+            for y in result if isinstance(result, tuple) else (result,):
+                _note(recorder, kinds, _of_all(operands, y), "reduce")
     return result
 
 

@@ -29,8 +29,8 @@ class FailedRun:
 def is_of_program(error: BaseException) -> bool:
     """Whether the program ends with this error without gradof, too, as far as can be told.
 
-    What a `raise` or an `assert` of the user's code has made does, and errors of its values,
-    whoever finds them: a singular matrix, a missing key. A TypeError may be about traced values.
+    What a `raise` or an `assert` of the user's code has made does, and errors of its values: a
+    singular matrix, a missing key. Others may be about traced values.
     """
     if isinstance(error, GradofError):
         return False
@@ -42,4 +42,4 @@ def is_of_program(error: BaseException) -> bool:
     if last is None or not in_user_code(last.tb_frame):
         return False
     raises = last.tb_frame.f_code.co_code[last.tb_lasti] == _RAISE
-    return raises or not isinstance(error, (TypeError, AttributeError))
+    return raises or isinstance(error, LookupError)
