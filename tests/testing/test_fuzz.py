@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from gradof.errors import GradientMismatchError
-from gradof.ops.expr import Expr
+from gradof.ops.expr import Expr, F
 from gradof.ops.registry import get_op
 from gradof.testing.fuzz import generate, search
-from gradof.testing.fuzz.program import Library
+from gradof.testing.fuzz.numpy_judge import judge
+from gradof.testing.fuzz.program import Library, Setting
 
 LIBRARIES: tuple[Library, ...] = ("torch", "numpy")
 
@@ -74,3 +77,22 @@ def test_programs_change_arguments_that_require_no_gradient() -> None:
         changed = [a for a, b in pairs if ((a != b) & (b == b)).any()]
         changing += [seed] if any(a.is_floating_point() for a in changed) else []
     assert changing
+
+
+def at_a_kink(x: Any) -> Any:
+    return (np.abs(x) ** 2).sum() + np.tanh(x).sum()
+
+
+def with_half_a_second_derivative(g: Expr, y: Expr) -> Expr:
+    return g * (1.0 - y * F.detach(y))
+
+
+def test_a_kink_is_told_from_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    def inputs() -> tuple[np.ndarray]:
+        return (np.array([0.0, 0.5, -1.5]),)
+
+    verdict = judge(at_a_kink, inputs, Setting(), 3)
+    assert verdict.passed and verdict.at_kink and verdict.orders == 1
+    monkeypatch.setitem(get_op("tanh").vjp, "x", with_half_a_second_derivative)
+    wrong = judge(at_a_kink, inputs, Setting(), 3)
+    assert wrong.kinds == {"second"} and not wrong.at_kink

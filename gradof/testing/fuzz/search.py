@@ -45,7 +45,7 @@ class Found:
             f"{len(self.wrong)} wrong",
             f"{c['large']} of them have more than {LARGE} elements; eagerly, and so not counted as "
             f"right, ran {c['eager']}; the library itself refused {c['refused']}; with opaque ops "
-            f"{c['opaque']}",
+            f"{c['opaque']}; second derivatives at a kink, right beside it, {c['kink']}",
             *(f"  eagerly, {n} times: {why}" for why, n in self.eager.most_common(8)),
             *(f"  refused, {n} times: {why}" for why, n in self.refused.most_common(12)),
             *(f"  wrong, seed {seed}: {what}" + (f" ({path})" if path else "")
@@ -112,6 +112,7 @@ def _count(found: Found, program: FuzzProgram, verdict: Verdict) -> None:
     elif verdict.passed:
         counts[("value", "first", "second")[min(verdict.orders, 2)]] += 1
         counts["opaque"] += bool(verdict.opaque)
+        counts["kink"] += verdict.at_kink
         found.reach.add(verdict.compiled)
 
 

@@ -23,6 +23,7 @@ class Verdict:
     eager: str = ""
     opaque: tuple[str, ...] = ()
     orders: int = 0
+    at_kink: bool = False  # second derivatives differ, but only at zeros or ties of the inputs
     compiled: Any = None  # the compiled function, for the report of what was reached
 
     @property
