@@ -15,6 +15,9 @@ _BEYOND = "y + np.array([[-1.0, 0, 2, 0, 0], [0, -4, 0, 3, 0]])"
 _INSIDE = exactly([[-1.7, 0.3], [0.45, -0.9], [1.3, 1.5], [-0.3, -1.3]])
 _POINTS = "(np.linspace(-2.0, 2.0, 5), np.linspace(-2.0, 2.0, 6))"
 _MODES = ("mirror", "grid-wrap", "nearest")
+_WIDE = R(6, 7)
+_GRID = "(np.linspace(-2.0, 2.0, 6), np.linspace(-2.0, 2.0, 7))"
+_EXACT = "solver=scipy.sparse.linalg.spsolve"  # scipy's own ends at 1e-6
 _LARGE = R(13, 12)  # scipy's spline of a shorter one that is reflected is not exact
 CASES = (
     *_of("fourier_gaussian", "x, 1.3"), *_of("fourier_uniform", "x, 2"),
@@ -44,5 +47,13 @@ CASES = (
     case(f"{_I}.RegularGridInterpolator",
          f"{_I}.RegularGridInterpolator({_POINTS}, np.arange(30.0).reshape(5, 6) ** 1.3)(x)",
          _INSIDE),
+    *(case(f"{_I}.RegularGridInterpolator",
+           f"{_I}.RegularGridInterpolator({_GRID}, x, method='{method})(y)", _WIDE, _INSIDE)
+      for method in (f"slinear', {_EXACT}", f"cubic', {_EXACT}", f"quintic', {_EXACT}", "pchip'")),
+    case(f"{_I}.RegularGridInterpolator",
+         f"{_I}.RegularGridInterpolator({_GRID}, x, 'pchip', bounds_error=False)(y)",
+         R(6, 7, 2), _INSIDE),
     case(f"{_I}.interpn", f"{_I}.interpn({_POINTS}, x, y)", _IMAGE, _INSIDE),
+    case(f"{_I}.interpn", f"{_I}.interpn(({_POINTS}[0][::-1], {_POINTS}[1]), x, y)",
+         R(5, 6, 3), _INSIDE),
 )  # fmt: skip

@@ -43,6 +43,8 @@ _LV = "lambda y, t, a: np.stack([y[0] * (1.0 - y[1]), a * y[1] * (y[0] - 1.0)])"
 _VL = "lambda t, y, a: np.stack([y[0] * (1.0 - y[1]), a * y[1] * (y[0] - 1.0)])"
 _T = "np.linspace(0.0, 2.0, 4)"
 _TIGHT = "rtol=1e-12, atol=1e-13"
+_DENSE = f"{_TIGHT}, method='DOP853'"  # whose values between steps are as good
+_CROSSES = "lambda t, y, a: y[0] - y[1] * a"
 _FUNCTIONS = (
     "quad(lambda t: np.exp(-x[0] * t), 0.0, x[1])[0]",
     "quad(lambda t, a: np.exp(-a * t * t), -np.inf, np.inf, args=(x[0],))[0]",
@@ -54,6 +56,9 @@ _FUNCTIONS = (
     f"solve_ivp({_VL}, (0.0, 2.0), x, t_eval={_T}, args=(x[0],), {_TIGHT}).y",
     f"solve_ivp({_VL}, (0.0, 3.0), x, args=(x[0],), dense_output=True, {_TIGHT}).sol("
     "np.array([0.7, 0.2, 0.7, 2.0]))",
+    f"solve_ivp({_VL}, (0.0, 8.0), x, args=(x[0],), events={_CROSSES}, {_DENSE}).t_events[0]",
+    f"solve_ivp({_VL}, (0.0, 8.0), x, args=(x[0],), events=[{_CROSSES}, lambda t, y, a: t - a], "
+    f"t_eval={_T}, {_DENSE}).y_events[1][0]",
 )
 FUNCTIONS = tuple(
     case(f"{_I}.{f.partition('(')[0]}", f"x[0] * {_I}.{f}", positive(2)) for f in _FUNCTIONS

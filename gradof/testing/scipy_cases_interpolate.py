@@ -13,6 +13,7 @@ def _of(name: str, *calls: str, on: tuple[Sample, ...], then: str = f"({_AT})") 
     return tuple(case(f"{_I}.{name}", f"{_I}.{name}({call}){then}", *on) for call in calls)
 
 
+_KNOTS = "np.array([-2.0, -2, -2, -2, 0.3, 2, 2, 2, 2])"
 _CLASSES = ("CubicSpline", "PchipInterpolator", "Akima1DInterpolator")
 def _splines() -> tuple[Case, ...]:
     """B-splines by their three families of names."""
@@ -43,6 +44,27 @@ def _splines() -> tuple[Case, ...]:
         case(f"{_I}.UnivariateSpline.get_coeffs", f"{one}.get_coeffs()", R(7)),
         case(f"{_I}.RectBivariateSpline", f"{plane}(np.array([-1.0, 0.5]), y)", R(7, 5), rising(3)),
         case(f"{_I}.RectBivariateSpline", f"{plane}.ev(y, z, dx=1)", R(7, 5), R(3), unit(3)),
+        case(f"{_I}.RectBivariateSpline", f"{plane}(0.3, y)", R(7, 5), unit()),
+        *_of("make_lsq_spline", f"{_X}, x, {_KNOTS}",
+             f"{_X}, x, {_KNOTS}, w=np.linspace(1.0, 2.0, 7)", on=(R(7),)),
+        *_of("make_lsq_spline", f"{_X}, x, {_KNOTS}, axis=1", on=(R(2, 7),)),
+    )  # fmt: skip
+
+
+def _pieces() -> tuple[Case, ...]:
+    """Polynomials between points, and one through all of them."""
+    bernstein = f"{_I}.BPoly(x, np.array([0.0, 1.0, 2.5]))"
+    return (
+        *_of("BPoly", "x, np.array([0.0, 1.0, 2.5])", on=(R(4, 2), R(4, low=0.1)), then="(y)"),
+        *_of("BPoly", "x, y, extrapolate=False", on=(R(3, 2, 2), rising(3)), then=f"({_AT}[2:])"),
+        case(f"{_I}.BPoly.derivative", f"{bernstein}.derivative(2)(y)", R(4, 2), R(4, low=0.1)),
+        case(f"{_I}.BPoly.antiderivative", f"{bernstein}.antiderivative()(y)", R(4, 2), R(4)),
+        case(f"{_I}.BPoly.integrate", f"{bernstein}.integrate(0.2, y)", R(4, 2), unit()),
+        case(f"{_I}.PPoly.roots", f"{_I}.CubicSpline(x, y).roots()", rising(7), R(7)),
+        case(f"{_I}.PPoly.solve", f"{_I}.CubicSpline({_X}, x + 3.0 * {_X}).solve(y)", R(7), R()),
+        *(case(f"{_I}.BarycentricInterpolator.__init__", f"{_I}.BarycentricInterpolator({call}",
+               rising(5), R(5), R(3))
+          for call in ("x, y)(z)", "x, y).derivative(z, 1)", f"{_X}[1:6], y)(z)")),
     )  # fmt: skip
 
 
@@ -51,6 +73,8 @@ _SQUARE = "np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])"
 _PLACES = "np.array([[0.3, 0.4], [4.0, 4.0], [0.2, 0.9]])"
 CASES = (
     *_splines(),
+    *_pieces(),
+    *_of("griddata", f"{_X}, x, y", f"{_X}, x, y, method='nearest'", on=(R(7), R(4)), then=""),
     *_of("griddata", f"{_SQUARE}, x, {_PLACES}, fill_value=2.0",
          f"{_SQUARE}, x, {_PLACES}, method='nearest'", on=(R(4),), then=""),
     *_of("make_smoothing_spline", f"{_X}, x, lam=0.1", on=(R(7), R(3)), then="(y)"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import odeint, quad, solve_ivp
 
-from gradof import grad, hessian, value_and_grad
+from gradof import differentiate, grad, hessian, value_and_grad
 from gradof.errors import DataDependentError, UnsupportedOpError
 from gradof.tracer.scipy import sensitivities
 
@@ -81,7 +81,7 @@ def test_an_integral_is_differentiated_by_its_ends_and_by_what_its_integrand_kno
 
 def test_what_has_no_derivative_is_refused_with_the_line() -> None:
     def events(p: Any) -> Any:
-        return solve_ivp(lambda t, y: -p * y, (0, 1), P, events=lambda t, y: y[0]).y[0, -1]
+        return solve_ivp(lambda t, y: -p * y, (0, p[0]), P, events=lambda t, y: y[0]).y[0, -1]
 
     def complex_function(p: Any) -> Any:
         return quad(lambda t: np.exp(-p[0] * t), 0.0, 1.0, complex_func=True)[0]
@@ -90,6 +90,76 @@ def test_what_has_no_derivative_is_refused_with_the_line() -> None:
         with pytest.raises(UnsupportedOpError, match=what) as caught:
             grad(fn)(P)
         assert "test_scipy_integrals.py" in str(caught.value)
+
+
+def lands(t: float, y: Any, drag: float) -> Any:
+    return y[0]
+
+
+def rises(t: float, y: Any, drag: float) -> Any:
+    return y[1]
+
+
+lands.terminal, lands.direction = True, -1  # type: ignore[attr-defined]
+
+
+def thrown(p: Any, events: Any, times: Any = None) -> Any:
+    """Height and speed of what is thrown up; p has both at first, and the drag."""
+    return solve_ivp(
+        lambda t, y, drag: np.stack([y[1], -9.81 - drag * y[1]]), (0.0, 10.0), p[:2],
+        events=events, args=(p[2],), t_eval=times, rtol=1e-10, atol=1e-10, method="DOP853",
+    )  # fmt: skip
+
+
+def speed(p: Any, t: Any) -> Any:
+    return (p[1] + 9.81 / p[2]) * np.exp(-p[2] * t) - 9.81 / p[2]
+
+
+EVENTS: dict[str, Any] = {
+    "its time": lambda p: thrown(p, rises).t_events[0][0],
+    "its values": lambda p: thrown(p, [lands, rises]).y_events[1][0, 0],
+    "the end": lambda p: thrown(p, lands).y[1, -1],
+    "the end by another name": lambda p: dict(thrown(p, lands))["t"][-1],
+    "times before the end": lambda p: np.sum(thrown(p, lands, np.linspace(0, 1, 5)).y ** 2),
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_events_have_derivatives(name: str) -> None:
+    fn, p = EVENTS[name], np.array([1.0, 5.0, 0.1])
+    value, slope = value_and_grad(fn)(p)
+    assert value == fn(p)
+    step = 1e-5 * np.eye(3)
+    np.testing.assert_allclose(
+        slope, [(fn(p + d) - fn(p - d)) / 2e-5 for d in step], rtol=1e-5, atol=1e-8
+    )
+    slopes = [(grad(fn)(p + d) - grad(fn)(p - d)) / 2e-5 for d in step]
+    np.testing.assert_allclose(hessian(fn)(p), slopes, rtol=1e-5, atol=1e-6)
+
+
+def test_the_time_of_the_highest_point_is_known() -> None:
+    def known(p: Any) -> Any:
+        return np.log(1.0 + p[1] * p[2] / 9.81) / p[2]
+
+    p = np.array([1.0, 5.0, 0.1])
+    assert abs(speed(p, known(p))) < 1e-12
+    np.testing.assert_allclose(grad(EVENTS["its time"])(p), grad(known)(p), rtol=1e-8)
+    np.testing.assert_allclose(hessian(EVENTS["its time"])(p), hessian(known)(p), rtol=1e-6,
+                               atol=1e-9)  # fmt: skip
+
+
+def test_another_number_of_events_is_another_trace() -> None:
+    def crossings(p: Any) -> Any:
+        found = solve_ivp(lambda t, y: np.stack([y[1], -p * p * y[0]]), (0.0, 4.0), [1.0, 0.0],
+                          events=lambda t, y: y[0], rtol=1e-9, atol=1e-9)  # fmt: skip
+        return found.t_events[0]
+
+    for speed in (1.0, 3.0, 0.2, 1.1):
+        times = differentiate(crossings)(np.float64(speed))
+        np.testing.assert_array_equal(times, crossings(np.float64(speed)))
+        if len(times):
+            by = grad(lambda p: np.sum(crossings(p)))(np.float64(speed))
+            np.testing.assert_allclose(by, -np.sum(times) / speed, rtol=1e-6)
 
 
 def test_an_equation_may_change_at_a_time() -> None:

@@ -29,10 +29,13 @@ from gradof.tracer.scipy import (
     operators,
     optimize,
     peaks,
+    piecewise_roots,
+    polyint,
     polynomials,
     programs,
     radial,
     ranks,
+    regular_grids,
     roots,
     signals,
     sparse,
@@ -50,9 +53,9 @@ from gradof.tracer.scipy.in_c import wrapped
 ADAPTORS = (
     bsplines, convolve, density, distances, distributions, elementwise, fitpack, fourier, grids,
     images, integrals, interpolation, labels, least_squares, linalg, linear_maps, matrices, moments,
-    multivariate, odes, operators, optimize, peaks, polynomials, programs, radial, ranks, roots,
-    signals, sparse, sparse_makers, sparse_systems, spatial, special, special_functions, statistics,
-    structured,
+    multivariate, odes, operators, optimize, peaks, piecewise_roots, polyint, polynomials,
+    programs, radial, ranks, regular_grids, roots, signals, sparse, sparse_makers, sparse_systems,
+    spatial, special, special_functions, statistics, structured,
 )  # fmt: skip
 
 

@@ -59,6 +59,25 @@ def spline(t: Any, c: Any, k: int, at: Any) -> Any:
     return rows[k]
 
 
+def basis(t: Any, k: int, at: Any) -> tuple[Any, list[Any]]:
+    """The first coefficient that matters at each point, and the weights of that and k others.
+
+    Cox and de Boor's recurrence; the outer intervals go on outside.
+    """
+    inner, at = traced_all(np.asarray(t), at) if contains_traced((at,)) else (np.asarray(t), at)
+    piece = np.clip(np.searchsorted(inner, at, side="right") - 1, k, len(t) - k - 2)
+    weights = [at * 0.0 + 1.0]
+    for j in range(1, k + 1):
+        made: list[Any] = [0.0] * (j + 1)
+        for r in range(j):
+            right, left = np.take(inner, piece + r + 1), np.take(inner, piece + r + 1 - j)
+            share = weights[r] / (right - left)
+            made[r] = made[r] + (right - at) * share
+            made[r + 1] = made[r + 1] + (at - left) * share
+        weights = made
+    return piece - k, weights
+
+
 @scipy_function("scipy.interpolate.BSpline.__init__", at=f"{_BS}.BSpline.__init__", raw=True)
 def _bspline(
     original: Any, self: Any, t: Any, c: Any, k: int, extrapolate: Any = True, axis: int = 0
@@ -67,7 +86,7 @@ def _bspline(
         original(self, t, c, k, extrapolate, axis)
         return
     if isinstance(t, TracedArray) and not t.is_constant:
-        raise TypeError("the knots of a BSpline are traced: they are constants of a trace")
+        raise TypeError("a BSpline of traced values whose knots are traced: they are constants")
     t, c = np.asarray(t, np.float64), as_array(c).astype(np.float64)
     c = np.moveaxis(c, axis, 0)[: len(t) - k - 1]
     keep(self, t=t, c=c, k=int(k), extrapolate=extrapolate, axis=axis % c.ndim)
@@ -157,7 +176,8 @@ def _integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
     if extrapolate is False:
         a, b = (np.clip(as_array(v), t[k], t[len(t) - k - 1]) for v in (a, b))
     t, c, k = integrated(t, c, k, 1)
-    return spline(t, c, k, as_array(b)) - spline(t, c, k, as_array(a))
+    area = spline(t, c, k, as_array(b)) - spline(t, c, k, as_array(a))
+    return np.reshape(np.ravel(area), c.shape[1:])  # an array, of no dims too
 
 
 @scipy_function("scipy.interpolate.make_interp_spline", raw=True)
@@ -169,7 +189,9 @@ def _make_interp_spline(
         return original(x, y, k, t, bc_type, axis, check_finite)
     moving = isinstance(x, TracedArray) and not x.is_constant
     if moving or t is not None or not isinstance(bc_type, (str, type(None))):
-        raise TypeError("make_interp_spline of traced points, or with knots or conditions")
+        raise TypeError(
+            "make_interp_spline of traced values with points that are traced, knots or conditions"
+        )
     from scipy.interpolate import BSpline
 
     y = as_array(y)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,9 +124,12 @@ def _called(
         try:
             return adaptor.record(original, *args, **kwargs)
         except TypeError as error:
-            if _OF_TRACED not in str(error):
+            if not _is_of_adaptor(error, original, args, kwargs):
                 raise
-            raise recorder.unsupported(str(error), _HINT) from error
+            text = str(error)
+            if _OF_TRACED not in text:
+                text = f"{_display(adaptor, args)} called with these arguments: {text}"
+            raise recorder.unsupported(text, _HINT) from error
     given = (*args, *kwargs.values())
     if not any(map(holds_traced, given)):
         return original(*args, **kwargs)
@@ -136,7 +140,24 @@ def _called(
     return _recorded(recorder, adaptor, original, args, kwargs)
 
 
-_OF_TRACED = "of traced values with"  # how adaptors say what they do not take
+_OF_TRACED = "of traced values"  # how adaptors say what they do not take
+
+
+def _is_of_adaptor(
+    error: TypeError, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Whether an adaptor has raised it, or lacks an argument that scipy's function has."""
+    traceback: Any = error.__traceback__
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    frame = traceback.tb_frame
+    if frame.f_code is not _called.__code__:
+        return str(frame.f_globals.get("__name__", "")).startswith("gradof.tracer.scipy.")
+    try:
+        inspect.signature(original).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 def _recorded(
@@ -252,7 +273,13 @@ def _plain(value: Any) -> Any:
 
 
 def _concrete(value: Any) -> Any:
-    return _mapped(real, value)
+    """The numbers as they are now: a copy, which `overwrite_a=True` lets scipy write to."""
+    return _mapped(_copied, value)
+
+
+def _copied(array: TracedArray) -> Any:
+    value = real(array)
+    return np.copy(value, order="K") if isinstance(value, np.ndarray) else value
 
 
 def _mapped(function: Callable[[TracedArray], Any], value: Any) -> Any:

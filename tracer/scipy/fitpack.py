@@ -144,6 +144,23 @@ def _moved(name: str, change: Any) -> None:
 _moved("splder", derived)
 _moved("splantider", integrated)
 
+@scipy_function(f"{_I}.make_lsq_spline", raw=True)
+def _make_lsq_spline(
+    original: Any, x: Any, y: Any, t: Any, k: int = 3, w: Any = None, axis: int = 0,
+    check_finite: bool = True, **options: Any,
+) -> Any:  # fmt: skip
+    if not holds_traced((x, y, t, w)):
+        return original(x, y, t, k, w, axis, check_finite, **options)
+    _constant("make_lsq_spline", x, t, w)
+    from scipy.interpolate import BSpline
+
+    original(real(x), real(y), real(t), k, real(w), axis, check_finite, **options)  # its checks
+    rows = np.moveaxis(as_array(y), axis, 0)
+    knots = np.asarray(real(t), np.float64)
+    c = _coefficients(real(x), np.reshape(rows, (rows.shape[0], -1)), knots, k, real(w))
+    return BSpline(knots, np.moveaxis(np.reshape(c, (-1, *rows.shape[1:])), 0, axis), k, axis=axis)
+
+
 # --- UnivariateSpline and its kin -----------------------------------------------------------------
 
 
@@ -252,6 +269,7 @@ def _rectangle_call(
     # FITPACK takes the nearest point of the rectangle
     x, y = np.clip(as_array(x), tx[0], tx[-1]), np.clip(as_array(y), ty[0], ty[-1])
     if grid:
+        x, y = np.atleast_1d(x), np.atleast_1d(y)
         rows = spline(*derived(tx, c, kx, dx), x)
         return np.swapaxes(spline(*derived(ty, np.swapaxes(rows, 0, 1), ky, dy), y), 0, 1)
     x, y = np.broadcast_arrays(x, y)

@@ -1,4 +1,5 @@
-"""Interpolation on regular grids: RegularGridInterpolator, interpn, and scipy.ndimage's splines."""
+"""Splines of scipy.ndimage: values between the elements of an array."""
+
 
 from __future__ import annotations
 
@@ -13,91 +14,6 @@ from gradof.tracer.numpy.functions import as_array, axis_of, traced_all
 from gradof.tracer.numpy.recorder import contains_traced
 from gradof.tracer.scipy.calls import holds_traced, scipy_function
 from gradof.tracer.scipy.emit import emit
-
-_RGI = "scipy.interpolate._rgi.RegularGridInterpolator"
-
-
-@scipy_function("scipy.interpolate.RegularGridInterpolator.__init__", at=f"{_RGI}.__init__",
-                raw=True)
-def _grid(
-    original: Any, self: Any, points: Any, values: Any, method: str = "linear",
-    bounds_error: bool = True, fill_value: Any = np.nan, **options: Any,
-) -> None:  # fmt: skip
-    if holds_traced(points):
-        raise TypeError("the points of a grid are traced: they are constants of a trace")
-    if not holds_traced((values, fill_value)):
-        original(self, points, values, method, bounds_error, fill_value, **options)
-        return
-    self._traced = (points, as_array(values), method, bounds_error, fill_value)
-
-
-@scipy_function("scipy.interpolate.RegularGridInterpolator", at=f"{_RGI}.__call__", raw=True)
-def _grid_call(
-    original: Any, self: Any, xi: Any, method: Any = None, *, nu: Any = None
-) -> Any:
-    given = vars(self).get("_traced")
-    if given is None:
-        if not holds_traced((xi,)):
-            return original(self, xi, method, nu=nu)
-        given = (self.grid, self.values, self.method, self.bounds_error, self.fill_value)
-    points, values, kind, bounds_error, fill = given
-    if nu is not None or len(points) != np.ndim(values):
-        raise TypeError("argument nu, or values of more dims than the grid")
-    return on_grid(points, values, xi, method or kind, bounds_error, fill)
-
-
-@scipy_function("scipy.interpolate.interpn", raw=True)
-def _interpn(
-    original: Any, points: Any, values: Any, xi: Any, method: str = "linear",
-    bounds_error: bool = True, fill_value: Any = np.nan,
-) -> Any:  # fmt: skip
-    if not holds_traced((values, xi, fill_value)):
-        return original(points, values, xi, method, bounds_error, fill_value)
-    return on_grid(points, values, xi, method, bounds_error, fill_value)
-
-
-def on_grid(
-    points: Any, values: Any, xi: Any, method: str, bounds_error: bool, fill: Any
-) -> Any:
-    """Linear or nearest values at points, whose last dim is that of the grid."""
-    if method not in ("linear", "nearest"):
-        raise TypeError(f"argument method={method!r}")
-    at: Any
-    if isinstance(xi, tuple):
-        at = np.stack(np.broadcast_arrays(*map(as_array, xi)), axis=-1)
-    else:
-        at = as_array(xi)
-        at = at[..., None] if at.ndim == 1 and len(points) == 1 else at
-        at = at[None] if at.ndim == 1 else at
-    values, at = traced_all(values, at)
-    places: list[Any] = []
-    shares: list[Any] = []
-    outside: Any = None
-    for d, line in enumerate(points):
-        grid: Any = np.asarray(line, np.float64)
-        x: Any = at[..., d]
-        if bounds_error and not np.all((x >= grid[0]) & (x <= grid[-1])):  # at every call
-            raise ValueError(f"One of the requested xi is out of bounds in dimension {d}")
-        low = np.clip(np.searchsorted(grid, x, side="right") - 1, 0, len(grid) - 2)
-        grid = traced_all(grid, x)[0]
-        start = np.take(grid, low)
-        shares.append((x - start) / (np.take(grid, low + 1) - start))
-        places.append(low)
-        beyond = (x < grid[0]) | (x > grid[-1])
-        outside = beyond if outside is None else outside | beyond
-    if method == "nearest":
-        result = values[tuple(np.where(s <= 0.5, p, p + 1)
-                              for s, p in zip(shares, places, strict=True))]  # fmt: skip
-    else:
-        result = 0.0
-        for corner in itertools.product((0, 1), repeat=len(points)):
-            weights = [s if c else 1.0 - s for c, s in zip(corner, shares, strict=True)]
-            index = tuple(p + c for c, p in zip(corner, places, strict=True))
-            result = result + values[index] * math.prod(weights[1:], start=weights[0])
-    return result if fill is None or bounds_error else np.where(outside, fill, result)
-
-
-# --- scipy.ndimage's splines ----------------------------------------------------------------------
 
 
 def _floats(x: Any) -> Any:

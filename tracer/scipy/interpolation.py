@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -76,18 +77,17 @@ def _method(name: str) -> Callable[[Callable[..., Any]], Any]:
 
 @_method("__call__")
 def _call(self: Any, x: Any, nu: int = 0, extrapolate: Any = None) -> Any:
-    if type(self).__name__ == "BPoly":
-        raise TypeError("argument: a BPoly")
     extrapolate = self.extrapolate if extrapolate is None else extrapolate
     rank = np.ndim(x)
-    y = evaluated(kept(self, "c"), kept(self, "x"), x, int(nu), extrapolate)
+    of = _bernstein if type(self).__name__ == "BPoly" else evaluated
+    y = of(kept(self, "c"), kept(self, "x"), x, int(nu), extrapolate)
     dims = list(range(y.ndim))
     order = dims[rank : rank + self.axis] + dims[:rank] + dims[rank + self.axis :]
     return np.transpose(y, order) if self.axis else y
 
 
-def _built(self: Any, c: Any) -> Any:
-    made = object.__new__(_ppoly_class())
+def _built(self: Any, c: Any, cls: Any = None) -> Any:
+    made = object.__new__(cls or _ppoly_class())
     keep(made, c=c, x=kept(self, "x"), axis=self.axis, extrapolate=self.extrapolate)
     return made
 
@@ -131,6 +131,77 @@ def _integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
     whole = _antiderivative(self, 1)
     c, x = kept(whole, "c"), kept(whole, "x")
     ends = [evaluated(c, x, v, 0, self.extrapolate) for v in (a, b)]
+    return np.reshape(np.ravel(ends[1] - ends[0]), c.shape[2:])  # an array, of no dims too
+
+
+# --- the same in Bernstein's polynomials ----------------------------------------------------------
+
+
+def _bernstein(c: Any, x: Any, at: Any, nu: int, extrapolate: Any) -> Any:
+    """As `evaluated`, by de Casteljau's algorithm."""
+    for _ in range(nu):
+        c = _bernstein_slopes(c, x)
+    c, x, at = _traced(c, x, at)
+    if extrapolate == "periodic":
+        at = periodic(at, x[0], x[-1])
+    piece = _pieces(x, c.shape[1], at)
+    start = np.take(x, piece)
+    shape = (*at.shape, *(1,) * (c.ndim - 2))
+    share = np.reshape((at - start) / (np.take(x, piece + 1) - start), shape)
+    rows = [np.take(row, piece, axis=0) for row in c]
+    while len(rows) > 1:
+        rows = [a + share * (b - a) for a, b in itertools.pairwise(rows)]
+    result = rows[0] + 0.0 * share
+    if extrapolate is False:
+        inside = np.reshape((at >= x[0]) & (at <= x[-1]), shape)
+        result = np.where(inside, result, np.nan)
+    return result
+
+
+def _bernstein_slopes(c: Any, x: Any) -> Any:
+    c, x = as_array(c), as_array(x)
+    if c.shape[0] == 1:
+        return c * 0.0
+    return (c.shape[0] - 1) * np.diff(c, axis=0) / _widths(c, x)
+
+
+def _widths(c: Any, x: Any) -> Any:
+    return np.reshape(np.diff(x), (-1,) + (1,) * (c.ndim - 2))
+
+
+def _bernstein_method(name: str) -> Callable[[Callable[..., Any]], Any]:
+    return method_of(f"scipy.interpolate.BPoly.{name}", f"{_PIECES}.BPoly.{name}", is_traced)
+
+
+@_bernstein_method("derivative")
+def _bernstein_derivative(self: Any, nu: int = 1) -> Any:
+    c = kept(self, "c")
+    for _ in range(nu):
+        c = _bernstein_slopes(c, kept(self, "x"))
+    return _bernstein_antiderivative(self, -nu) if nu < 0 else _built(self, c, type(self))
+
+
+@_bernstein_method("antiderivative")
+def _bernstein_antiderivative(self: Any, nu: int = 1) -> Any:
+    if nu < 0:
+        return _bernstein_derivative(self, -nu)
+    c, x = as_array(kept(self, "c")), as_array(kept(self, "x"))
+    for _ in range(nu):
+        c = np.cumsum(c, axis=0) / float(c.shape[0]) * _widths(c, x)
+        c = np.concatenate([c[:1] * 0.0, c], axis=0)
+        before = np.cumsum(c[-1], axis=0)
+        before = np.concatenate([before[:1] * 0.0, before[:-1]], axis=0)
+        c = c + before
+    return _built(self, c, type(self))
+
+
+@_bernstein_method("integrate")
+def _bernstein_integrate(self: Any, a: Any, b: Any, extrapolate: Any = None) -> Any:
+    extrapolate = self.extrapolate if extrapolate is None else extrapolate
+    if extrapolate == "periodic":
+        raise TypeError("argument extrapolate='periodic'")
+    whole = _bernstein_antiderivative(self, 1)
+    ends = [_call(whole, v, 0, extrapolate) for v in (a, b)]
     return ends[1] - ends[0]
 
 

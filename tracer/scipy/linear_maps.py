@@ -40,6 +40,12 @@ def _griddata(
 ) -> Any:  # fmt: skip
     if not holds_traced((points, values, xi, fill_value)):
         return original(points, values, xi, method, fill_value, rescale)
+    if np.ndim(points) < 2 and method != "cubic":  # as scipy does
+        from scipy.interpolate import interp1d
+
+        fill = "extrapolate" if method == "nearest" else fill_value
+        made = interp1d(points, values, method, 0, bounds_error=False, fill_value=fill)
+        return made(xi[0] if isinstance(xi, tuple) else xi)
     _constant("griddata", points, xi, fill_value)
     if method == "cubic" and np.ndim(points) == 2 and np.shape(points)[1] > 1:
         raise TypeError("griddata of traced values with method='cubic', which estimates slopes")

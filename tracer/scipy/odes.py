@@ -228,11 +228,19 @@ def _ivp(
         return original(
             fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, **options
         )
-    if events is not None or not isinstance(method, str):
-        raise TypeError(
-            "solve_ivp of traced values with events or a method of one's own: ask for the times "
-            "with t_eval"
-        )
+    if not isinstance(method, str):
+        raise TypeError("solve_ivp of traced values with a method of one's own")
+    gradients = method if method in _IMPLICIT else "DOP853"
+    if events is not None:
+        if dense_output or any(map(_vary, (*t_span, t_eval))):
+            raise TypeError(
+                "solve_ivp of traced values with events and dense_output, or times that are traced"
+            )
+        from gradof.tracer.scipy.events import with_events
+
+        more = {"method": method, "vectorized": vectorized, **options}
+        span, times = untraced((t_span, t_eval))
+        return with_events(original, fun, span, y0, times, events, args, gradients, more)
     unsaid = checked(original(
         *untraced((fun, t_span, y0)), method, untraced(t_eval), False, None, vectorized,
         untraced(args), **options,
@@ -242,7 +250,6 @@ def _ivp(
     span = np.stack([as_array(end) for end in t_span]).astype(np.float64)
     slope = _slope_of(fill, True)
     solver = _Solver(slope, functools.partial(original, method=method, **options))
-    gradients = method if method in _IMPLICIT else "DOP853"
     if t_eval is None:
         times = solver.times(span, start, arrays)
         equation = Equation(

@@ -26,7 +26,7 @@ TOGETHER = 8  # equations whose sensitivities are one graph with them
 
 def checked(found: Any) -> Any:
     """What `solve_ivp` has found; OutputError where it gave up."""
-    if found.status != 0:
+    if found.status < 0:
         raise OutputError(
             f"scipy.integrate.solve_ivp: {found.message}",
             hint="take another method, as Radau for a stiff equation, or another start",

@@ -159,7 +159,8 @@ def called_in_scipy(traceback: TracebackType | None) -> str | None:
 def _public_name(frame: FrameType) -> str:
     module = str(frame.f_globals.get("__name__", ""))
     name, code = frame.f_code.co_name, frame.f_code
-    if module.startswith("scipy._lib."):  # a decorator of scipy's: what it wraps has the name
+    # a decorator of scipy's: what it wraps has the name
+    if module.startswith("scipy._lib.") or module == "scipy.stats._axis_nan_policy":
         held = [frame.f_locals.get(n) for n in code.co_freevars]
         inner = next((f for f in held if isinstance(f, FunctionType)), None)
         if inner is not None:
