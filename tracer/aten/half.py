@@ -104,3 +104,28 @@ def lerp(c: Call, a: Expr, b: Expr, weight: Operand) -> Expr:
         return a + (b - a) * weight if abs(weight) < 0.5 else b - (b - a) * weight_of_a
     near = a + weight * (b - a)
     return F.where(F.abs(weight) < 0.5, near, b - (b - a) * (1.0 - weight))
+
+
+_LEAST, _LARGEST = 2.0**-133, 3.3895313892515355e38  # of bfloat16, which has eight digits
+
+
+@aten("nextafter.default")
+def nextafter(c: Call, a: Expr, b: Expr) -> Expr:
+    """bfloat16 is held in float32, whose neighbours are others: by its own digits."""
+    dtype = c.type().dtype
+    if dtype != BF16:
+        return F.nextafter(a.cast(dtype), b.cast(dtype))
+    x, y = (v.cast(dtype).cast(F32) for v in (a, b))
+    now, far = F.detach(x), F.detach(y)
+    size = F.abs(now)
+    mantissa, _ = F.frexp.multiple(size)
+    up, positive = now < far, now > 0.0
+    away = F.eq(now, 0.0) | F.eq(up, positive)
+    # towards zero from a power of two, digits are half as far apart
+    digit = ((away | F.ne(mantissa, 0.5)).cast(F32) + 1.0) * 2.0**-9
+    step = F.maximum(size * digit / F.where(F.eq(size, 0.0), 1.0, mantissa), _LEAST)
+    moved = now + F.where(up, step, -step)
+    moved = F.where(F.isinf(now), (positive.cast(F32) * 2.0 - 1.0) * _LARGEST, moved)
+    near = F.nextafter(x, y)  # which has the gradient; the rest of the way is exact
+    found = F.where(F.eq(now, far), near, near + (moved - F.detach(near)))
+    return F.where(F.eq(found, 0.0) & F.ne(now, 0.0), x * 0.0, found).cast(dtype)  # -0 below 0

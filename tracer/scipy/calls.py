@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from gradof.errors import DataDependentError, InferenceError, UnsupportedOpError
+from gradof.errors import DataDependentError, GradofError, InferenceError, UnsupportedOpError
 from gradof.ir import forks
 from gradof.tracer.core.number import TracedNumber
 from gradof.tracer.core.number_trees import has_number, plain
@@ -147,6 +147,8 @@ def _is_of_adaptor(
     error: TypeError, original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """Whether an adaptor has raised it, or lacks an argument that scipy's function has."""
+    if isinstance(error, GradofError):
+        return False
     traceback: Any = error.__traceback__
     while traceback.tb_next is not None:
         traceback = traceback.tb_next

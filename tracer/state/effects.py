@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import io
 from datetime import date
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from gradof.errors import TraceError
 from gradof.ir.core import Loc
 from gradof.tracer.state.caches import LRU
+from gradof.tracer.state.code_facts import Facts
 from gradof.tracer.state.in_c import methods_in_c
-from gradof.tracer.state.iterators import is_iterator
+from gradof.tracer.state.iterators import is_iterator, is_of_callers
 
 # C functions whose result no trace can know again.
 _CLOCKS = frozenset({
@@ -78,12 +79,14 @@ def effect_of(owner: Any, name: str) -> str | None:
     return None
 
 
-def in_reach(obj: Any, names: frozenset[str]) -> str:
-    """What code of these names may do with such an object, as the name of an effect."""
+def in_reach(obj: Any, facts: Facts, more: frozenset[str], frame: FrameType) -> str:
+    """What code may do with an object, as the name of an effect; "" if that is the run's own."""
     cls: Any = type(obj)
+    if is_of_callers(obj, frame):
+        return ""
     if is_iterator(cls):
         return f"a {cls.__name__}, an iterator, is in reach: next()"
-    (name, *_) = sorted(methods_in_c(cls) & names)
+    (name, *_) = sorted(methods_in_c(cls) & (facts.reads | facts.stores | more))
     return f"{cls.__qualname__}.{name}, code in C, of an object in reach,"
 
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Iterator
-from types import GeneratorType, WrapperDescriptorType
+from types import FrameType, GeneratorType, WrapperDescriptorType
 from typing import Any
 
 from gradof.tracer.state.in_c import methods_in_c
+
+_TRACERS = frozenset({"gradof.tracer.torch.tracer", "gradof.tracer.numpy.tracer"})  # call the run
 
 
 @functools.lru_cache(maxsize=4096)
@@ -49,6 +51,21 @@ def position(iterator: Any) -> Any:
             return None
     return tuple(_standing(part) for part in parts[1:])
 
+
+
+def is_of_callers(iterator: Any, frame: FrameType) -> bool:
+    """Whether it is a variable of a caller of a frame, in the same run, for functions within it.
+
+    Such a one the run has made, or it was in reach of other code of the run, which has told so. An
+    argument may be a default.
+    """
+    at = frame.f_back
+    while at is not None and at.f_globals.get("__name__") not in _TRACERS:
+        own = set(at.f_code.co_cellvars).difference(at.f_code.co_varnames)
+        if any(at.f_locals.get(name) is iterator for name in own):
+            return True
+        at = at.f_back
+    return False
 
 
 def _locals(frame: Any) -> Any:

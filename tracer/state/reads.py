@@ -252,9 +252,9 @@ class Reads:
                 names |= seen.names
         if seen.caches:
             self.misses.note(frame)
-        if seen.iterator is not None:
-            iterator, seen.iterator = seen.iterator, None
-            self.effect(in_reach(iterator, facts.reads | facts.stores | seen.names), frame)
+        iterator, seen.iterator = seen.iterator, None
+        if iterator is not None and (what := in_reach(iterator, facts, seen.names, frame)):
+            self.effect(what, frame)
 
     def globals_of(self, facts: Facts) -> frozenset[str]:
         """The names of the globals that code may read."""
