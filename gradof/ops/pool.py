@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gradof.errors import InferenceError
 from gradof.ir.attrs import Attr, Dense, to_numpy_dtype
-from gradof.ir.types import I64, Type
+from gradof.ir.types import BF16, F16, F32, I64, Type
 from gradof.ops.expr import Expr, F, Like
 from gradof.ops.families import NUMBERS, composite, int_tuple, known_shape, tensor
 from gradof.ops.registry import Family, op
@@ -287,6 +287,9 @@ def _avg_pool(
     counts = _counts(space, kernel, stride, padding, out, count_include_pad)
     if (counts == counts.flat[0]).all():
         return total / float(counts.flat[0])
+    if x.dtype in (F16, BF16):  # rounded once, as in torch
+        wide = F.window_sum(padded.cast(F32), kernel=kernel, stride=stride, out=out)
+        return (wide / Dense.of(counts.astype(np.float32))).cast(x.dtype)
     return total / Dense.of(counts.astype(to_numpy_dtype(x.dtype)))
 
 
@@ -320,9 +323,11 @@ def _adaptive_avg_pool(x: Expr, size: Ints) -> Expr:
         split = tuple(k for n, m in zip(space, size, strict=True) for k in (m, n // m))
         dims = tuple(range(len(lead) + 1, len(lead) + 2 * rank, 2))
         return F.mean(x.reshape((*lead, *split)), dims=dims, keepdims=False)
+    dtype, half = x.dtype, x.dtype in (F16, BF16)
+    x = x.cast(F32) if half else x  # rounded once, as in torch
     for i, m in enumerate(size):
         x = _average_along(x, len(lead) + i, m)
-    return x
+    return x.cast(dtype)
 
 
 def _average_along(x: Expr, dim: int, m: int) -> Expr:

@@ -17,6 +17,7 @@ from gradof.tracer.aten.half import (
     in_float32,
     is_number_beside,
     rounded_number,
+    trunc_of_half,
 )
 from gradof.tracer.aten.registry import Call, Operand, aten, scalar_for
 
@@ -146,6 +147,8 @@ def div_mode(c: Call, a: Expr, b: Operand, *, rounding_mode: str | None = None) 
         like = c.type().with_dtype(dtype)
         a, b = a.cast(dtype), divisor(c, b, dtype) if isinstance(b, Expr) else scalar_for(b, like)
         return F.floor_divide(a - F.fmod(a, b), b)
+    if rounding_mode == "trunc" and dtype in HALF:
+        return trunc_of_half(c, a, b)
     return apply(c, "div" if rounding_mode is None else "trunc_divide", dtype, a, b)
 
 

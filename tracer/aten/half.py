@@ -11,6 +11,7 @@ Rounded step by step a * b overflows in float16 where x + a * b is finite.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -62,6 +63,18 @@ def exact(c: Call, name: str, a: Operand, b: Operand) -> Expr:
     operands = [x.cast(F32) if isinstance(x, Expr) else x for x in (a, b)]
     result: Expr = F.__getattr__(name)(*operands)
     return result.cast(c.type().dtype)
+
+
+def trunc_of_half(c: Call, a: Expr, b: Operand) -> Expr:
+    """The whole part of a quotient, which torch rounds before, but by one number."""
+    dtype = c.type().dtype
+    if not isinstance(b, Expr):
+        return F.trunc_divide(a.cast(F32), b).cast(dtype)
+    a = a.cast(dtype)
+    if math.prod(b.shape) == 1:
+        number = b if b.rank == 0 else b.cast(dtype)
+        return F.trunc_divide(a.cast(F32), number.cast(F32)).cast(dtype)
+    return F.trunc(a / b.cast(dtype))
 
 
 def rounded_number(c: Call, value: Number) -> Number:
