@@ -74,7 +74,9 @@ def trunc_of_half(c: Call, a: Expr, b: Operand) -> Expr:
     if math.prod(b.shape) == 1:
         number = b if b.rank == 0 else b.cast(dtype)
         return F.trunc_divide(a.cast(F32), number.cast(F32)).cast(dtype)
-    return F.trunc(a / b.cast(dtype))
+    b = b.cast(dtype)
+    exact_part, rounded = F.trunc_divide(a, b), F.trunc(F.detach(a) / F.detach(b))
+    return F.where(F.eq(exact_part, rounded), exact_part, rounded)  # the first has the gradient
 
 
 def rounded_number(c: Call, value: Number) -> Number:
