@@ -148,6 +148,18 @@ def test_the_time_of_the_highest_point_is_known() -> None:
                                atol=1e-9)  # fmt: skip
 
 
+def test_an_event_alone_may_know_the_arrays() -> None:
+    def crossed(p: Any) -> Any:
+        found = solve_ivp(lambda t, y: -y, (0.0, 4.0), [2.0], events=lambda t, y: y[0] - p,
+                          rtol=1e-10, atol=1e-10, method="DOP853")  # fmt: skip
+        return found.t_events[0][0]
+
+    for p in np.array([0.5, 0.3]):
+        np.testing.assert_allclose(differentiate(crossed)(p), np.log(2.0 / p), rtol=1e-8)
+        np.testing.assert_allclose(grad(crossed)(p), -1.0 / p, rtol=1e-7)
+        np.testing.assert_allclose(hessian(crossed)(p), 1.0 / p**2, rtol=1e-6)
+
+
 def test_another_number_of_events_is_another_trace() -> None:
     def crossings(p: Any) -> Any:
         found = solve_ivp(lambda t, y: np.stack([y[1], -p * p * y[0]]), (0.0, 4.0), [1.0, 0.0],

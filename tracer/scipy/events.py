@@ -191,7 +191,7 @@ class _Found:
     def _samples(self, ends: Any) -> dict[str, Any]:
         """The times that scipy gives, the last of which may be that of an event, and rows."""
         count = int(self._box("samples", lambda found: np.int64(len(found.t))))
-        times = self._box("samples", lambda found: found.t)
+        times = self._box("samples", lambda found: np.array(found.t))
         if ends is not None and self.problem.times is None:
             last = ends[int(self.problem.order(ends)[-1])]
             times = np.concatenate([times[: count - 1], np.reshape(last, (1,))])

@@ -224,7 +224,7 @@ def _ivp(
     dense_output: bool = False, events: Any = None, vectorized: bool = False, args: Any = None,
     **options: Any,
 ) -> Any:  # fmt: skip
-    if not _traced(fun, t_span, y0, t_eval, args):
+    if not _traced(fun, t_span, y0, t_eval, args, events):
         return original(
             fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, **options
         )

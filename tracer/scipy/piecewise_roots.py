@@ -15,21 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from gradof.ops.expr import F
-from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import call as call_black_box
 from gradof.tracer.numpy.functions import as_array, traced_all
-from gradof.tracer.numpy.recorder import real
 from gradof.tracer.scipy.calls import method_of
+from gradof.tracer.scipy.implicit import constant
 from gradof.tracer.scipy.interpolation import evaluated
 from gradof.tracer.scipy.kept import is_traced, kept
 
 _PPOLY = "scipy.interpolate._interpolate.PPoly"
-
-
-def detached(x: Any) -> Any:
-    """The same numbers, without a derivative."""
-    return x.recorder.wrap(real(x), F.detach(x.expr)) if type(x) is TracedArray else x
 
 
 def steps_of_newton(at: Any, residual: Callable[[Any], Any], slope: Callable[[Any], Any]) -> Any:
@@ -39,7 +32,7 @@ def steps_of_newton(at: Any, residual: Callable[[Any], Any], slope: Callable[[An
     """
     for _ in range(2):
         off = residual(at)
-        at = at - (off - detached(off)) / slope(at)
+        at = at - (off - constant(off)) / slope(at)
     return at
 
 
@@ -58,7 +51,7 @@ def _solved(self: Any, y: Any, discontinuity: Any, extrapolate: Any) -> Any:
     int(call_black_box(recorder, "scipy.interpolate: how many roots", count, given, None, None))
     found = call_black_box(recorder, "scipy.interpolate: roots", plain, given, None, None)
     return steps_of_newton(
-        detached(found), lambda at: evaluated(c, x, at, 0, True) - value,
+        constant(found), lambda at: evaluated(c, x, at, 0, True) - value,
         lambda at: evaluated(c, x, at, 1, True),
     )  # fmt: skip
 

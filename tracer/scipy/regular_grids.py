@@ -37,11 +37,12 @@ def _grid(
 ) -> None:  # fmt: skip
     if holds_traced(points):
         raise TypeError("a grid of traced values whose points are traced: they are constants")
-    fill = real(fill_value) if holds_traced((fill_value,)) else fill_value
+    traced = holds_traced((values, fill_value))
+    values = as_array(values) if holds_traced((values,)) else values
     # scipy looks at what it is given, and says what is wrong with it
-    original(self, points, real(values) if holds_traced((values,)) else values, method,
-             bounds_error, fill, solver=solver, solver_args=solver_args)  # fmt: skip
-    if holds_traced((values, fill_value)):
+    original(self, points, real(values), method, bounds_error, real(fill_value), solver=solver,
+             solver_args=solver_args)  # fmt: skip
+    if traced:
         self._traced = (points, as_array(values), method, bounds_error, fill_value)
     self._solver = {} if solver is None else {"solver": solver, "solver_args": solver_args}
 
@@ -166,6 +167,10 @@ def _coefficients(
 
     def run(given: Any) -> Any:
         return RegularGridInterpolator(lines, given, method, **solver)._spline.c
+
+    if values.is_constant:  # found once
+        values.recorder.baked = True
+        return traced_all(run(real(values)), values)[0]
 
     def rule(args: Any, result: Any, g: Any) -> list[Any]:
         return [_along_dims(g, [matrix.T for matrix in matrices])]

@@ -80,12 +80,11 @@ def effect_of(owner: Any, name: str) -> str | None:
 
 
 def in_reach(obj: Any, facts: Facts, more: frozenset[str], frame: FrameType) -> str:
-    """What code may do with an object, as the name of an effect; "" if that is the run's own."""
+    """What code may do with an object, as the name of an effect; "" of the run's own iterator."""
     cls: Any = type(obj)
-    if is_of_callers(obj, frame):
-        return ""
     if is_iterator(cls):
-        return f"a {cls.__name__}, an iterator, is in reach: next()"
+        own = is_of_callers(obj, frame)
+        return "" if own else f"a {cls.__name__}, an iterator, is in reach: next()"
     (name, *_) = sorted(methods_in_c(cls) & (facts.reads | facts.stores | more))
     return f"{cls.__qualname__}.{name}, code in C, of an object in reach,"
 
