@@ -253,3 +253,23 @@ def test_the_hessian_of_a_weight_norm_is_right_where_eagers_is_not() -> None:
     fast = gradof.differentiate(lambda v: torch._weight_norm(v[None], g, 0)[0, 0] ** 2, strict=True)
     hessian: Any = torch.autograd.functional.hessian
     assert torch.allclose(hessian(fast, v), hessian(lambda v: (v / v.norm())[0] ** 2, v))
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_the_inverse_of_a_complex_factor(upper: bool) -> None:
+    """The factor's other half is not read; eager gives it a gradient all the same."""
+    torch.manual_seed(0)
+    a = torch.randn(4, 4, dtype=torch.complex128)
+    factor = torch.linalg.cholesky(a @ a.mH + 4.0 * torch.eye(4))
+    factor = factor.mH.clone() if upper else factor
+    half = torch.triu if upper else torch.tril
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        return torch.cholesky_inverse(x, upper=upper)
+
+    x, weights = factor.requires_grad_(), torch.randn(4, 4, dtype=torch.complex128)
+    found = gradof.differentiate(fn, strict=True)(x)
+    torch.testing.assert_close(found, fn(x), rtol=1e-12, atol=1e-14)
+    want = torch.autograd.grad(fn(x), x, weights)[0]
+    grad = torch.autograd.grad(found, x, weights)[0]
+    torch.testing.assert_close(grad, half(want), rtol=1e-10, atol=1e-12)

@@ -257,7 +257,7 @@ def clamp_tensor(c: Call, x: Expr, low: Expr | None = None, high: Expr | None = 
     below = F.where((x < low) & (low < high), low, F.detach(low))
     chosen = F.where((x >= low) & (x <= high), x, F.where(above, high, below))
     is_nan = (x != x) | (low != low) | (high != high)
-    return F.where(is_nan, chosen + math.nan, chosen)
+    return F.where(is_nan, chosen + math.nan, chosen) if dtype.is_float else chosen
 
 
 @aten("clamp_min.Tensor")

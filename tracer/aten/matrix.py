@@ -54,12 +54,14 @@ def matrix_exp(c: Call, x: Expr) -> Expr:
 
 @aten("cholesky.default")
 def cholesky(c: Call, x: Expr, upper: bool = False) -> Expr:
+    _floats(x)
     y = F.cholesky(x.mT if upper else x)
     return y.mT if upper else y
 
 
 @aten("cholesky_solve.default")
 def cholesky_solve(c: Call, b: Expr, factor: Expr, upper: bool = False) -> Expr:
+    _floats(b)
     lower = factor.mT if upper else factor
     return _solved(lower.mT, _solved(lower, b, upper=False), upper=True)
 
@@ -67,7 +69,8 @@ def cholesky_solve(c: Call, b: Expr, factor: Expr, upper: bool = False) -> Expr:
 @aten("cholesky_inverse.default")
 def cholesky_inverse(c: Call, factor: Expr, upper: bool = False) -> Expr:
     triangle = _triangle(factor, upper, False)
-    return F.inv(triangle.mT @ triangle if upper else triangle @ triangle.mT)
+    turned = (F.conj(triangle) if triangle.dtype.kind == "complex" else triangle).mT
+    return F.inv(turned @ triangle if upper else triangle @ turned)
 
 
 def _triangle(x: Expr, upper: bool, unit: bool) -> Expr:

@@ -122,7 +122,7 @@ def _scatter_reduce(
         whole = None if x.dtype.is_floating_point else "floor"
         return torch.div(added(src, kept), count, rounding_mode=whole)
     if reduce == "prod":
-        return _scatter_prod(x, dim, index, src, include_self)
+        return _scatter_prod(x, dim, index, src, include_self).to(x.dtype)  # of truths, too
     return _scatter_extreme(x, dim, index, src, hits, include_self, reduce)
 
 
