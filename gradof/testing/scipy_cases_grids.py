@@ -53,6 +53,10 @@ CASES = (
     case(f"{_I}.RegularGridInterpolator",
          f"{_I}.RegularGridInterpolator({_GRID}, x, 'pchip', bounds_error=False)(y)",
          R(6, 7, 2), _INSIDE),
+    *(case(f"{_I}.RegularGridInterpolator",
+           f"{_I}.RegularGridInterpolator({_GRID}, x, {method}, {_EXACT})(y, nu={nu})", _WIDE,
+           _INSIDE)
+      for method, nu in (("'cubic'", (1, 0)), ("'quintic'", (2, 1)))),
     case(f"{_I}.interpn", f"{_I}.interpn({_POINTS}, x, y)", _IMAGE, _INSIDE),
     case(f"{_I}.interpn", f"{_I}.interpn(({_POINTS}[0][::-1], {_POINTS}[1]), x, y)",
          R(5, 6, 3), _INSIDE),

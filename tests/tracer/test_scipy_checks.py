@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.signal
-from scipy.interpolate import InterpolatedUnivariateSpline, RegularGridInterpolator, interpn
+from scipy.interpolate import (
+    BarycentricInterpolator,
+    InterpolatedUnivariateSpline,
+    RegularGridInterpolator,
+    interpn,
+)
 from scipy.optimize import leastsq, minimize
 from scipy.special import lambertw
 from scipy.stats import multivariate_normal
@@ -87,3 +92,14 @@ def test_a_function_of_scipys_within_what_it_solves() -> None:
     np.testing.assert_allclose(differentiate(fitted)(a), fitted(a), rtol=1e-6)
     slopes = [np.sum(fitted(a + e) - fitted(a - e)) / 2e-4 for e in 1e-4 * np.eye(8)]
     np.testing.assert_allclose(grad(lambda a: np.sum(fitted(a)))(a), slopes, rtol=1e-2, atol=1e-3)
+
+
+def test_a_polynomial_through_one_point_and_through_points_that_are_the_same() -> None:
+    def through(x: Any) -> Any:
+        return BarycentricInterpolator(x, x * 0.0 + 2.0)(0.3)
+
+    np.testing.assert_array_equal(differentiate(through)(np.array([0.5])), 2.0)
+    compiled = differentiate(through)
+    np.testing.assert_allclose(compiled(np.array([0.0, 0.5, 1.0])), 2.0)
+    with pytest.raises(ValueError, match="must be distinct"):
+        compiled(np.array([0.0, 0.5, 0.5]))

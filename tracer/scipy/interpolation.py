@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.functions import as_array, traced_all
 from gradof.tracer.numpy.recorder import contains_traced
@@ -234,6 +235,9 @@ def _interpolated(original: Any, self: Any, x: Any) -> Any:
     given = vars(self).get("_given")
     if given is None and type(self).__name__ == "interp1d" and holds_traced(x):
         given = (self.x, self.y, self._kind, self.axis, self.bounds_error, self.fill_value)
+    if given is None and holds_traced(list(vars(self).values())):  # of one polynomial
+        recorder = active_recorder()
+        return original(self, x if recorder is None else recorder.traced(as_array(x)))
     if given is None or not holds_traced((x, given)):
         return original(self, x)
     points, values, kind, axis, bounds_error, fill = given

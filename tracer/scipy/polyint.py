@@ -31,8 +31,10 @@ def _barycentric(
 
 def _weights(x: Any) -> Any:
     """1 / prod(x_i - x_j), each times 4 / (max x - min x): Berrut and Trefethen (2004), p. 510."""
-    away = (x[:, None] - x[None, :]) * (4.0 / (np.max(x) - np.min(x)))
-    prod = np.prod(away + np.eye(x.shape[0]), axis=1)
+    n = x.shape[0]
+    scale = 4.0 / (np.max(x) - np.min(x)) if n > 1 else 1.0
+    away = (x[:, None] - x[None, :]) * scale
+    prod = np.prod(np.where(np.eye(n, dtype=bool), 1.0, away), axis=1)
     if np.any(prod == 0.0):  # at every call
         raise ValueError("Interpolation points xi must be distinct.")
     return 1.0 / prod

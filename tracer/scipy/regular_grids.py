@@ -20,7 +20,7 @@ import numpy as np
 from gradof.tracer.numpy.black_box import call as call_black_box
 from gradof.tracer.numpy.functions import as_array, traced_all
 from gradof.tracer.numpy.recorder import real
-from gradof.tracer.scipy.bsplines import basis, spline_matrix
+from gradof.tracer.scipy.bsplines import basis, derived, spline_matrix
 from gradof.tracer.scipy.calls import holds_traced, scipy_function
 from gradof.tracer.scipy.kept import kept
 
@@ -57,10 +57,11 @@ def _grid_call(
             return original(self, xi, method, nu=nu)
         given = (self.grid, self.values, self.method, self.bounds_error, self.fill_value)
     points, values, kind, bounds_error, fill = given
-    if nu is not None:
-        raise TypeError("argument nu")
-    options = vars(self).get("_solver", {}) if method in (None, kind) else {}
-    return on_grid(points, values, xi, method or kind, bounds_error, fill, options)
+    method, options = method or kind, vars(self).get("_solver", {})
+    if nu is not None and method not in _DEGREES:
+        original(self, [line[0] for line in points], method, nu=nu)  # says so
+    options = options if method == kind else {}
+    return on_grid(points, values, xi, method, bounds_error, fill, options, nu)
 
 
 @scipy_function("scipy.interpolate.interpn", raw=True)
@@ -75,11 +76,12 @@ def _interpn(
 
 def on_grid(
     points: Any, values: Any, xi: Any, method: str, bounds_error: bool, fill: Any,
-    solver: Mapping[str, Any] = MappingProxyType({}),
+    solver: Mapping[str, Any] = MappingProxyType({}), nu: Sequence[int] | None = None,
 ) -> Any:  # fmt: skip
     """Values at points, whose last dim is that of the grid; further dims of the values stay.
 
-    `solver` has RegularGridInterpolator's options of that name, for splines.
+    `solver` has RegularGridInterpolator's options of that name, for splines, and `nu` the orders of
+    their derivatives.
     """
     count = len(points)
     at: Any
@@ -103,16 +105,19 @@ def on_grid(
             raise ValueError(f"One of the requested xi is out of bounds in dimension {d}")
         beyond = (x < line[0]) | (x > line[-1])
         outside = beyond if outside is None else outside | beyond
-    result = _method(method, solver)(lines, np.reshape(values, (*values.shape[:count], -1)), flat)
+    columns = np.reshape(values, (*values.shape[:count], -1))
+    result = _method(method, solver, nu)(lines, columns, flat)
     if fill is not None and not bounds_error:
         result = np.where(outside[:, None], fill, result)
     return np.reshape(result, (*shape, *rest))
 
 
-def _method(name: str, solver: Mapping[str, Any]) -> Callable[[Sequence[Any], Any, Any], Any]:
+def _method(
+    name: str, solver: Mapping[str, Any], nu: Sequence[int] | None
+) -> Callable[[Sequence[Any], Any, Any], Any]:
     """What gives [points, columns] of a grid's values, whose last dim are columns."""
     if name in _DEGREES:
-        return functools.partial(_splines, name, solver)
+        return functools.partial(_splines, name, solver, nu or ())
     if name not in _METHODS:
         raise TypeError(f"argument method={name!r}")
     return _METHODS[name]
@@ -149,13 +154,22 @@ def _weighed(values: Any, firsts: Sequence[Any], weights: Sequence[Any]) -> Any:
 
 
 def _splines(
-    method: str, solver: Mapping[str, Any], lines: Sequence[Any], values: Any, at: Any
-) -> Any:
+    method: str, solver: Mapping[str, Any], nu: Sequence[int], lines: Sequence[Any], values: Any,
+    at: Any,
+) -> Any:  # fmt: skip
     degree = _DEGREES[method]
     found = [spline_matrix(tuple(line.tolist()), degree) for line in lines]
     c = _coefficients(method, solver, lines, values, [matrix for _, matrix in found])
-    places = [basis(knots, degree, at[:, d]) for d, (knots, _) in enumerate(found)]
-    return _weighed(c, [first for first, _ in places], [weights for _, weights in places])
+    firsts, weights = [], []
+    for d, (knots, _) in enumerate(found):
+        rows, left = np.moveaxis(c, d, 0), degree
+        for _ in range(nu[d] if nu else 0):
+            knots, rows, left = derived(knots, rows, left, 1)
+        c = np.moveaxis(rows, 0, d)
+        first, weight = basis(knots, left, at[:, d])
+        firsts.append(first)
+        weights.append(weight)
+    return _weighed(c, firsts, weights)
 
 
 def _coefficients(
