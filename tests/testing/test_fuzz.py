@@ -26,12 +26,12 @@ def test_a_seed_is_a_program(library: Library) -> None:
         assert one.source() == other.source()
 
 
-@pytest.mark.parametrize(("library", "seed"), [("torch", 20_000), ("numpy", 20_000)])
-def test_a_sample_is_right(library: Library, seed: int) -> None:
-    found = search(library, programs=8, seed=seed, size="small")
+@pytest.mark.parametrize(("library", "programs"), [("torch", 150), ("numpy", 60)])
+def test_a_sample_is_right(library: Library, programs: int) -> None:
+    found = search(library, programs=programs, seed=20_000, size="small")
     assert not found.wrong, found.summary()
-    assert found.counts["second"] >= 4, found.summary()
-    assert len(found.reach.ops) > 40 and found.reach.emitters["statements"] >= 8
+    assert found.counts["second"] >= programs // 2, found.summary()
+    assert len(found.reach.ops) > 100 and found.reach.emitters["statements"] >= programs // 2
 
 
 @pytest.mark.parametrize(("library", "programs"), [("torch", 4), ("numpy", 1)])
