@@ -103,3 +103,15 @@ def test_a_polynomial_through_one_point_and_through_points_that_are_the_same() -
     np.testing.assert_allclose(compiled(np.array([0.0, 0.5, 1.0])), 2.0)
     with pytest.raises(ValueError, match="must be distinct"):
         compiled(np.array([0.0, 0.5, 0.5]))
+
+
+def test_a_grid_that_the_function_makes_and_what_its_interpolator_shows() -> None:
+    def fn(v: Any) -> Any:
+        made = RegularGridInterpolator((np.arange(5.0),), v, bounds_error=False, fill_value=v[0])
+        inside = interpn((np.linspace(0.0, 4.0, 5),), v, np.array([[1.5]]))
+        return made(np.array([[1.5], [9.0]])).sum() + made.values[2] * made.fill_value + inside[0]
+
+    for v in (VALUES, VALUES * 3.0):
+        np.testing.assert_allclose(differentiate(fn)(v), fn(v), rtol=1e-13)
+        slopes = [(fn(v + e) - fn(v - e)) / 2e-6 for e in 1e-6 * np.eye(5)]
+        np.testing.assert_allclose(grad(fn)(v), slopes, rtol=1e-6, atol=1e-9)

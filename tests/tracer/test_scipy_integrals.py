@@ -148,6 +148,36 @@ def test_the_time_of_the_highest_point_is_known() -> None:
                                atol=1e-9)  # fmt: skip
 
 
+def test_a_solution_that_ends_before_it_is_infinite() -> None:
+    def reached(p: Any) -> Any:
+        far = p[0] * 1.0
+
+        def hit(t: float, y: Any) -> Any:
+            return y[0] - far
+
+        hit.terminal = True  # type: ignore[attr-defined]
+        found = solve_ivp(lambda t, y: y**2, (0.0, 5.0), np.stack([p[1]]), events=hit,
+                          rtol=1e-9, atol=1e-9)  # fmt: skip
+        return found.t_events[0][0]
+
+    p = np.array([3.0, 1.0])  # y = 1 / (1 / y0 - t)
+    np.testing.assert_allclose(differentiate(reached)(p), reached(p))
+    np.testing.assert_allclose(grad(reached)(p), [1 / 9, -1.0], rtol=1e-7)
+    np.testing.assert_allclose(np.diag(hessian(reached)(p)), [-2 / 27, 2.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("events", [None, lambda t, y: y[0] - 0.5])
+def test_a_jacobian_is_of_the_equation_alone(events: Any) -> None:
+    def fn(p: Any) -> Any:
+        found = solve_ivp(lambda t, y: -2.0 * y, (0.0, 1.0), p, method="BDF", t_eval=[0.5, 1.0],
+                          jac=lambda t, y: -2.0 * np.eye(2), events=events, rtol=1e-8, atol=1e-9,
+                          )  # fmt: skip
+        return np.sum(found.y**2)
+
+    want = 2.0 * np.sum(np.exp([-2.0, -4.0])) * np.eye(2)
+    np.testing.assert_allclose(hessian(fn)(P), want, rtol=1e-5, atol=1e-7)
+
+
 def test_an_event_alone_may_know_the_arrays() -> None:
     def crossed(p: Any) -> Any:
         found = solve_ivp(lambda t, y: -y, (0.0, 4.0), [2.0], events=lambda t, y: y[0] - p,

@@ -153,6 +153,7 @@ def _function(value: FunctionType, again: Replace, done: dict[int, Any]) -> Func
     done[id(value)] = made  # before its cells: it may know itself
     made.__defaults__ = again(value.__defaults__)
     made.__kwdefaults__ = again(value.__kwdefaults__)
+    made.__dict__.update(again(value.__dict__))  # as an event's `terminal`
     for cell, old in zip(cells, value.__closure__ or (), strict=True):
         try:
             cell.cell_contents = again(old.cell_contents)

@@ -23,9 +23,10 @@ import numpy as np
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import call as call_black_box
 from gradof.tracer.numpy.functions import as_array
-from gradof.tracer.scipy.closures import taken_apart, untraced
+from gradof.tracer.numpy.recorder import real
+from gradof.tracer.scipy.closures import taken_apart
 from gradof.tracer.scipy.implicit import anchored, args_of, constant
-from gradof.tracer.scipy.odes import Equation, Slope, solution
+from gradof.tracer.scipy.odes import Equation, Slope, beside, solution
 from gradof.tracer.scipy.sensitivities import checked
 from gradof.tracer.scipy.transforms import transforms
 
@@ -37,10 +38,10 @@ _STEPS = 2  # derivatives up to the second
 class _Event:
     """One of the user's, of t and y alone, with what scipy reads of it."""
 
-    def __init__(self, fn: Function, args: tuple[Any, ...], like: Any) -> None:
+    def __init__(self, fn: Function, args: tuple[Any, ...]) -> None:
         self._fn, self._args = fn, args
-        self.terminal = getattr(like, "terminal", None)
-        self.direction = getattr(like, "direction", 0)
+        self.terminal = getattr(fn, "terminal", None)
+        self.direction = getattr(fn, "direction", 0)
 
     def __call__(self, t: Any, y: Any) -> Any:
         return self._fn(t, y, *self._args)
@@ -54,15 +55,14 @@ class _Problem:
         times: Any, options: dict[str, Any],
     ) -> None:  # fmt: skip
         self.arrays, self._fill = taken_apart((fun, list(events), args))
-        self.original, self.options, self._like = original, options, events
+        self.original, self.options = original, options
         self.span, self.times = span, times
         self._last = threading.local()
 
     def parts(self, arrays: Sequence[Any]) -> tuple[Function, list[_Event]]:
         """The right hand side and the events, of t and y, with these arrays."""
         fn, events, args = self._fill(arrays)
-        made = [_Event(e, args, like) for e, like in zip(events, self._like, strict=True)]
-        return lambda t, y: fn(t, y, *args), made
+        return lambda t, y: fn(t, y, *args), [_Event(e, args) for e in events]
 
     def slope(self) -> Slope:
         """The right hand side, as `odes` has it; `of` keeps the arrays for `solve`."""
@@ -131,17 +131,13 @@ def with_events(
     method: str, options: dict[str, Any],
 ) -> Any:  # fmt: skip
     """What solve_ivp gives, with derivatives. `options` are scipy's further ones."""
-    several = isinstance(events, (list, tuple))
-    listed: Sequence[Any] = tuple(events) if several else (events,)
-    unsaid = checked(original(
-        *untraced((fun, t_span, y0)), t_eval=times, events=untraced(list(listed)),
-        args=untraced(args), **options,
-    ))  # fmt: skip
+    listed = tuple(events) if isinstance(events, (list, tuple)) else (events,)
     span = tuple(float(end) for end in t_span)
     problem = _Problem(original, fun, listed, () if args is None else args_of(args), span, times,
                        options)  # fmt: skip
     start = np.reshape(as_array(y0), -1).astype(np.float64)
-    return _Found(problem, start, method).told(unsaid)
+    now = problem.solve([real(a) for a in problem.arrays], real(start))
+    return _Found(problem, start, method).told(now)
 
 
 class _Found:
@@ -275,7 +271,7 @@ def _plain_times(problem: _Problem) -> Function:
     """How equations beside this one are solved, as those of a tangent: at times, without events."""
 
     def solve(f: Function, start: Any, at: Any) -> Any:
-        options = {k: v for k, v in problem.options.items() if k != "vectorized"}
+        options = beside(problem.options)
         distinct, rows = np.unique(at, return_inverse=True)
         if at[-1] < at[0]:
             distinct, rows = distinct[::-1], len(distinct) - 1 - rows

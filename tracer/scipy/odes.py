@@ -250,23 +250,24 @@ def _ivp(
     span = np.stack([as_array(end) for end in t_span]).astype(np.float64)
     slope = _slope_of(fill, True)
     solver = _Solver(slope, functools.partial(original, method=method, **options))
+    others = _Solver(slope, functools.partial(original, method=method, **beside(options)))
     if t_eval is None:
         times = solver.times(span, start, arrays)
         equation = Equation(
-            f"{_I}.solve_ivp", slope, solver.at_steps, solver.at_all, gradients, _vary(span)
+            f"{_I}.solve_ivp", slope, solver.at_steps, others.at_all, gradients, _vary(span)
         )
         rows = solution(equation, start, times, arrays)
     else:
         times = _times(t_eval)
         every = np.concatenate([span[:1], times, span[1:]])
         equation = Equation(
-            f"{_I}.solve_ivp", slope, solver.at_times, solver.at_times, gradients, _vary(every)
+            f"{_I}.solve_ivp", slope, solver.at_times, others.at_times, gradients, _vary(every)
         )
         rows = solution(equation, start, every, arrays)[1:-1]
     unsaid["t"], unsaid["y"] = times, np.swapaxes(rows, 0, 1)
     if dense_output:
         unsaid["sol"] = functools.partial(
-            _between, Equation(f"{_I}.solve_ivp", slope, solver.at_times, solver.at_times,
+            _between, Equation(f"{_I}.solve_ivp", slope, solver.at_times, others.at_times,
                                gradients, True), span, start, arrays,
         )  # fmt: skip
     return unsaid
@@ -281,6 +282,12 @@ def _between(equation: Equation, span: Any, start: Any, arrays: Sequence[Any], t
     rows = solution(equation, start, every, arrays)[1:-1]
     found = np.swapaxes(np.take(rows, np.argsort(order), axis=0), 0, 1)
     return found if at.ndim else found[:, 0]
+
+
+def beside(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of scipy's options that hold for other equations, of y and its tangent, too."""
+    own = ("jac", "jac_sparsity", "lband", "uband", "vectorized")
+    return {name: value for name, value in options.items() if name not in own}
 
 
 class _Solver:

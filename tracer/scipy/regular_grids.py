@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import call as call_black_box
 from gradof.tracer.numpy.functions import as_array, traced_all
 from gradof.tracer.numpy.recorder import real
@@ -35,16 +36,26 @@ def _grid(
     bounds_error: bool = True, fill_value: Any = np.nan, *, solver: Any = None,
     solver_args: Any = None,
 ) -> None:  # fmt: skip
-    if holds_traced(points):
-        raise TypeError("a grid of traced values whose points are traced: they are constants")
-    traced = holds_traced((values, fill_value))
+    points, traced = _constant(points), holds_traced((values, fill_value))
     values = as_array(values) if holds_traced((values,)) else values
     # scipy looks at what it is given, and says what is wrong with it
     original(self, points, real(values), method, bounds_error, real(fill_value), solver=solver,
              solver_args=solver_args)  # fmt: skip
     if traced:
         self._traced = (points, as_array(values), method, bounds_error, fill_value)
+        held = {"_values": as_array(values), "values": as_array(values), "fill_value": fill_value}
+        vars(self).update({name: held[name] for name in held.keys() & vars(self).keys()})
     self._solver = {} if solver is None else {"solver": solver, "solver_args": solver_args}
+
+
+def _constant(points: Any) -> Any:
+    """The lines of a grid, as plain arrays."""
+    for line in points:
+        if type(line) is TracedArray and not line.is_constant:
+            raise TypeError("a grid of traced values whose points are traced: they are constants")
+        if type(line) is TracedArray:
+            line.recorder.baked = True
+    return tuple(map(real, points))
 
 
 @scipy_function("scipy.interpolate.RegularGridInterpolator", at=f"{_RGI}.__call__", raw=True)
@@ -59,7 +70,8 @@ def _grid_call(
     points, values, kind, bounds_error, fill = given
     method, options = method or kind, vars(self).get("_solver", {})
     if nu is not None and method not in _DEGREES:
-        original(self, [line[0] for line in points], method, nu=nu)  # says so
+        original(self, [line[0] for line in points], method, nu=nu)  # which says so
+        raise TypeError(f"argument nu with method={method!r}")
     options = options if method == kind else {}
     return on_grid(points, values, xi, method, bounds_error, fill, options, nu)
 
@@ -71,7 +83,7 @@ def _interpn(
 ) -> Any:  # fmt: skip
     if not holds_traced((values, xi, fill_value)):
         return original(points, values, xi, method, bounds_error, fill_value)
-    return on_grid(points, values, xi, method, bounds_error, fill_value)
+    return on_grid(_constant(points), values, xi, method, bounds_error, fill_value)
 
 
 def on_grid(
