@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Of, R, case, exactly, holes, rising, unit
+from gradof.testing.numpy_samples import Of, R, case, exactly, holes, matrix, rising, unit
 
 _variants = Of("numpy", R(3, 4), written="np")
 
@@ -128,6 +128,8 @@ STATISTICS = (
     case("numpy.vander", "np.vander(x)", R(4)),
     case("numpy.vander", "np.vander(x, 3, increasing=True)", R(4)),
     case("numpy.poly", "np.poly(x)", R(4)),
+    case("numpy.poly", "np.poly(x)", matrix(3)),
+    case("numpy.poly", "np.poly(x * [[0, 1], [0, 0]])", matrix(2)),
     case("numpy.bincount", "np.bincount([0, 2, 2, 1], weights=x, minlength=5)", R(4)),
     case("numpy.union1d", "np.union1d(x, y)", R(2), R(3)),
     case("numpy.trim_zeros", "np.trim_zeros(np.array([0.0, x[0], 0.0, x[1], 0.0]), 'f')", R(2)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradof.testing.numpy_samples import Case, Of, R, Sample, case, positive, rising
+from gradof.testing.numpy_samples import Case, Of, R, Sample, case, exactly, positive, rising
 
 _S = "scipy.signal"
 _of = Of(_S, R(12))
@@ -63,6 +63,7 @@ CASES = (
     case(f"{_S}.freqs", f"z = {_S}.freqs(x, y, np.array([0.5, 1.0]))[1]\nreturn z.real, z.imag",
          R(3), R(3)),
     *_of("lfilter_zi", "x, y + np.array([5.0, 0, 0])", on=(R(3), R(3))),
+    *_of("lfilter_zi", "x, y", on=(R(3), exactly([1.0, -0.4, 0.2]))),
     *_of("lfiltic", "x, y + np.array([5.0, 0, 0]), z, u", on=(R(3), R(3), R(2), R(2))),
     *_of("deconvolve", "x, y", on=(R(6), positive(3))),
     *_of("chirp", "x, y[0], 2.0, y[1]", "x, y[0], 2.0, y[1], method='quadratic'",

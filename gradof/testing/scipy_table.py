@@ -14,6 +14,7 @@ from gradof.testing import (
     scipy_cases_signal,
     scipy_cases_sparse,
     scipy_cases_statistics,
+    scipy_cases_systems,
 )
 from gradof.testing.numpy_samples import Case
 
@@ -21,6 +22,7 @@ CASES: tuple[Case, ...] = (
     *scipy_cases_linalg.CASES,
     *scipy_cases_fft.CASES,
     *scipy_cases_signal.CASES,
+    *scipy_cases_systems.CASES,
     *scipy_cases_ndimage.CASES,
     *scipy_cases_statistics.CASES,
     *scipy_cases_grids.CASES,

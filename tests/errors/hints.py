@@ -72,7 +72,7 @@ def f(x):
 --- code in C cannot be traced
 import scipy.signal
 def f(x):
-    return np.sum(scipy.signal.peak_widths(x, [1])[0])
+    return np.sum(scipy.signal.symiirorder2(x, 0.5, 0.3))
 ---- followed
 import gradof
 double = gradof.primitive(lambda v: 2.0 * v, vjp=lambda g, y, v: 2.0 * g)

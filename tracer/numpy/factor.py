@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -58,9 +59,31 @@ def _slogdet(a: Any) -> Any:
     return r.wrap(sign, signs), r.wrap(log, logs)
 
 
+@functools.lru_cache(maxsize=64)
+def _triangles(n: int) -> tuple[Any, Any, Any]:
+    """Where the lower triangle, the upper one and the diagonal are: the same arrays each time."""
+    below = np.tri(n, dtype=bool)
+    return below, below.T, below & below.T
+
+
+def of_triangle(a: Any, lower: bool) -> Any:
+    """The matrix of which numpy reads one triangle, (..., n, n).
+
+    Its gradient is that triangle's, except where both are equal and not zero: there each has half,
+    as of functions of symmetric matrices. A matrix filled on one side only keeps the whole of it.
+    """
+    n = a.shape[-1]
+    if n < 2 and a.dtype.kind != "c":
+        return a
+    other = np.conj(np.swapaxes(a, -1, -2))
+    alike = (a == other) & (a != 0) | _triangles(n)[2]
+    mean = np.multiply(a, 0.5) + np.multiply(other, 0.5)
+    return np.where(alike, mean, np.where(_triangles(n)[not lower], a, other))
+
+
 @expression(np.linalg.cholesky)
 def _cholesky(r: Recorder, a: Any, /, *, upper: bool = False) -> Expr:
-    lower = F.cholesky(_matrix(r, a)[0])
+    lower = F.cholesky(_matrix(r, of_triangle(as_array(a), not upper))[0])
     return lower.mT if upper else lower
 
 
@@ -68,9 +91,7 @@ def _cholesky(r: Recorder, a: Any, /, *, upper: bool = False) -> Expr:
 def _eigh(a: Any, UPLO: Any = "L") -> Any:
     r = a.recorder
     values, vectors = np.linalg.eigh(real(a), UPLO)
-    x = _matrix(r, a)[0]
-    if UPLO in ("U", "u"):
-        x = F.conj(x.mT) if x.dtype.is_complex else x.mT
+    x = _matrix(r, of_triangle(a, UPLO in ("L", "l")))[0]
     w, v = F.eigh.multiple(x)
     return r.wrap(values, w), r.wrap(vectors, v)
 
@@ -126,7 +147,7 @@ def _pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = Non
     if cut is not None and np.ndim(cut):
         raise TypeError("argument rcond that is an array")
     r = a.recorder
-    x, dtype = _matrix(r, a)
+    x, dtype = _matrix(r, of_triangle(a, True) if hermitian else a)
     cut = (1e-15 if rtol is None else None) if cut is None else float(cut)
     if cut is None:
         cut = float(max(a.shape[-2:]) * np.finfo(dtype).eps)
@@ -153,7 +174,7 @@ def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
 def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Any:
     if np.ndim(A) < 2:
         return np.asarray(np.any(A != 0)).astype(np.int64)
-    s = np.linalg.svdvals(A)
+    s = np.linalg.svd(A, compute_uv=False, hermitian=hermitian)
     if tol is None:
         scale = max(np.shape(A)[-2:]) * np.finfo(s.dtype).eps if rtol is None else rtol
         tol = np.max(s, axis=-1, keepdims=True) * scale

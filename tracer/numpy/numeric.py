@@ -271,13 +271,33 @@ def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
 @composed(np.poly)
 def _poly(seq_of_zeros: Any) -> Any:
     zeros = as_array(seq_of_zeros)
-    if np.ndim(zeros) != 1:
-        raise TypeError("argument that is a matrix")
+    if np.ndim(zeros) == 2:
+        return _characteristic(zeros)
     result: Any = np.ones(1, zeros.dtype)
     for i in range(len(zeros)):
         pair = np.stack([zeros[i] * 0 + 1, -zeros[i]])
         result = pair if i == 0 else np.convolve(result, pair)
     return result
+
+
+_STEPS = 12  # of larger matrices, rounding grows in the recurrence; their eigenvalues are apart
+
+
+def _characteristic(a: Any) -> Any:
+    """det(s - a), highest power first, by Faddeev and LeVerrier: also of eigenvalues that meet."""
+    n = a.shape[-1]
+    a = a if a.dtype.kind in "fc" else a.astype(np.float64)
+    if n > _STEPS:
+        product = np.poly(np.linalg.eigvals(a))
+        return product if a.dtype.kind == "c" else np.real(product)
+    eye = np.eye(n, dtype=a.dtype)
+    matrix: Any = eye
+    found: list[Any] = [np.trace(a) * 0 + 1]
+    for k in range(1, n + 1):
+        moved = a @ matrix
+        found.append(np.trace(moved) * (-1.0 / k))
+        matrix = moved + found[-1] * eye
+    return np.stack(found)
 
 
 # --- elementary -----------------------------------------------------------------------------------

@@ -157,6 +157,8 @@ def _call(recorder: Recorder, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
     name = ufunc.__name__
     if name in _OF_WHOLE and inputs[0].dtype == bool:
         name = "positive"
+    if name == "conjugate" and inputs[0].dtype.kind != "c":  # else no loop is native
+        name, inputs = "positive", (inputs[0] + np.int8(0),) if inputs[0].dtype == bool else inputs
     if name == "clip":  # of a plain array between traced bounds
         return np.minimum(np.maximum(inputs[0], inputs[1]), inputs[2])
     library = _library(ufunc)

@@ -109,7 +109,7 @@ def _solve_triangular(
 def _cholesky(a: Any, lower: bool = False, overwrite_a: Any = None, check_finite: Any = None
               ) -> Any:  # fmt: skip
     a = real_only(a)
-    return np.linalg.cholesky(a) if lower else _swap(np.linalg.cholesky(_swap(a)))
+    return np.linalg.cholesky(a, upper=not lower)
 
 
 @scipy_function("scipy.linalg.cho_factor")

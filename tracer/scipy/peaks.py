@@ -14,7 +14,7 @@ import numpy as np
 from gradof.tracer.numpy.array import TracedArray
 from gradof.tracer.numpy.black_box import call as call_black_box
 from gradof.tracer.numpy.functions import as_array
-from gradof.tracer.scipy.calls import holds_traced, scipy_function
+from gradof.tracer.scipy.calls import holds_traced, original_of, scipy_function
 from gradof.tracer.scipy.twins import through
 
 through(
@@ -97,13 +97,17 @@ def _properties(x: Any, rows: Any, asked: dict[str, Any]) -> dict[str, Any]:
     prominences = x[at] - np.maximum(x[left], x[right])
     found |= {"prominences": prominences, "left_bases": left, "right_bases": right}
     if asked["width"] is not None:
-        heights = x[at] - prominences * asked["rel_height"]
-        left, right = places[2:]
-        first = left + _crossing(x, left, 1, heights)
-        last = right - _crossing(x, right, -1, heights)
-        found |= {"widths": last - first, "width_heights": heights}
-        found |= {"left_ips": first, "right_ips": last}
+        found |= _widths(x, at, prominences, places[2:], asked["rel_height"])
     return found
+
+
+def _widths(x: Any, at: Any, prominences: Any, places: Any, rel_height: Any) -> dict[str, Any]:
+    """Where lines between two samples, left and right of the peaks, come to their heights."""
+    heights = x[at] - prominences * rel_height
+    left, right = places
+    first = left + _crossing(x, left, 1, heights)
+    last = right - _crossing(x, right, -1, heights)
+    return {"widths": last - first, "width_heights": heights, "left_ips": first, "right_ips": last}
 
 
 def _crossing(x: Any, at: Any, step: int, heights: Any) -> Any:
@@ -112,3 +116,38 @@ def _crossing(x: Any, at: Any, step: int, heights: Any) -> Any:
     inside = np.where(crosses, at, at - step)  # no division by zero where it does not
     rise = x[inside + step] - x[inside]
     return np.where(crosses, (heights - x[at]) / np.where(crosses, rise, 1.0), 0.0)
+
+
+@scipy_function("scipy.signal.peak_prominences")
+def _peak_prominences(x: Any, peaks: Any, wlen: Any = None) -> Any:
+    x, peaks = as_array(x).astype(np.float64), as_array(peaks)
+    original = original_of("scipy.signal.peak_prominences")
+
+    def bases(x: Any, peaks: Any) -> Any:
+        return np.stack(original(np.array(x), peaks, wlen)[1:])
+
+    left, right = _places("scipy.signal.peak_prominences", bases, x, peaks)
+    return x[peaks] - np.maximum(x[left], x[right]), left, right
+
+
+@scipy_function("scipy.signal.peak_widths")
+def _peak_widths(
+    x: Any, peaks: Any, rel_height: Any = 0.5, prominence_data: Any = None, wlen: Any = None
+) -> Any:
+    x, peaks = as_array(x).astype(np.float64), as_array(peaks)
+    if prominence_data is None:
+        prominence_data = _peak_prominences(x, peaks, wlen)
+    original = original_of("scipy.signal.peak_widths")
+
+    def sides(x: Any, peaks: Any, rel_height: Any, *data: Any) -> Any:
+        left, right = original(np.array(x), peaks, float(rel_height), data)[2:]
+        return np.stack([np.floor(left), np.ceil(right)]).astype(np.intp)
+
+    places = _places("scipy.signal.peak_widths", sides, x, peaks, rel_height, *prominence_data)
+    return tuple(_widths(x, peaks, prominence_data[0], places, rel_height).values())
+
+
+def _places(name: str, function: Any, *given: Any) -> Any:
+    """Two rows of indices that scipy finds for the peaks of a signal."""
+    recorder = next(v.recorder for v in given if type(v) is TracedArray)
+    return call_black_box(recorder, name, function, given, None, None)

@@ -10,12 +10,14 @@ import numpy as np
 from gradof.tracer.numpy.functions import as_array, axis_of
 from gradof.tracer.scipy.calls import scipy_function
 from gradof.tracer.scipy.emit import emit
-from gradof.tracer.scipy.twins import stand_in, through
+from gradof.tracer.scipy.twins import stand_in, through, twin_function
 
 through(*(f"scipy.signal.{name}" for name in """
     filtfilt sosfiltfilt detrend hilbert hilbert2 envelope resample resample_poly decimate
-    stft istft spectrogram wiener freqs lfilter_zi
+    stft istft spectrogram wiener freqs
     lfiltic deconvolve gausspulse sweep_poly czt zoom_fft vectorstrength gauss_spline
+    lsim impulse step bilinear zpk2sos tf2sos sos2zpk savgol_coeffs iircomb
+    freqz freqz_sos residue residuez
 """.split()))
 _CZT = "scipy.signal._czt.CZT.__call__"
 through(_CZT)
@@ -68,9 +70,15 @@ def _spectrum(
 
 
 def _averaged(p: Any, average: str, axis: int) -> Any:
-    if average != "mean":
-        raise TypeError(f"argument average={average!r}")
-    return np.moveaxis(np.mean(p, axis=-2), -1, axis)
+    if average == "mean" or p.shape[-2] == 1:
+        return np.moveaxis(np.mean(p, axis=-2), -1, axis)
+    assert average == "median", average  # scipy has refused others
+    even = 2.0 * np.arange(1, (p.shape[-2] - 1) // 2 + 1)
+    bias = 1.0 + np.sum(1.0 / (even + 1.0) - 1.0 / even)  # scipy's _median_bias
+    middle = np.median(np.real(p), axis=-2)
+    if np.iscomplexobj(p):
+        middle = middle + 1j * np.median(np.imag(p), axis=-2)
+    return np.moveaxis(middle / bias, -1, axis)
 
 
 @scipy_function("scipy.signal.welch")
@@ -123,17 +131,44 @@ def _upfirdn(
     cval: Any = 0,
 ) -> Any:  # fmt: skip
     h, x = as_array(h), as_array(x)
-    if mode not in ("constant", None) or cval not in (0, None):
-        raise TypeError(f"argument mode={mode!r} or cval")
+    if cval not in (0, None):
+        raise TypeError("argument cval")
     dim = axis_of(axis, x.ndim)
     rows = np.moveaxis(x, dim, -1)
     k, n = len(h), rows.shape[-1]
+    if mode not in ("constant", None):
+        more = -(-k // up)  # as many as the filter sees
+        last = (n - 1) * up + k
+        start = more * up
+        found = _upfirdn(h, _extended(rows, more, mode), up)
+        return np.moveaxis(found[..., start : start + last : down], -1, dim)
     lead = [(0, 0)] * (x.ndim - 1)
     wide = np.reshape(np.pad(rows[..., None], [*lead, (0, 0), (0, up - 1)]), (*rows.shape[:-1], -1))
     wide = wide[..., : (n - 1) * up + 1]
     wide = np.pad(wide, [*lead, (k - 1, k - 1)])
     full = emit("correlate1d", wide, np.flip(h), dim=x.ndim - 1)
     return np.moveaxis(full[..., ::down], -1, dim)
+
+
+def _extended(rows: Any, more: int, mode: str) -> Any:
+    """Rows with `more` numbers on both sides, by scipy's names of ways to extend a signal."""
+    n = rows.shape[-1]
+    if mode in ("smooth", "line") and n > 1:
+        step = 1 if mode == "smooth" else n - 1
+        first = (rows[..., step : step + 1] - rows[..., :1]) / step
+        last = (rows[..., -1:] - rows[..., n - 1 - step, None]) / step
+        far = np.arange(1, more + 1)
+        before, after = rows[..., :1] - first * far[::-1], rows[..., -1:] + last * far
+        return np.concatenate([before, rows, after], axis=-1)
+    if mode == "antisymmetric":
+        turned = -(-more // n)
+        pieces = [rows if i % 2 == 0 else -rows[..., ::-1] for i in range(-turned, turned + 1)]
+        cut = turned * n - more
+        whole = np.concatenate(pieces, axis=-1)
+        return whole[..., cut : whole.shape[-1] - cut]
+    odd: dict[str, Any] = {"mode": "reflect", "reflect_type": "odd"}
+    how = odd if mode == "antireflect" else {"mode": "edge" if n == 1 else mode}
+    return np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(more, more)], **how)
 
 
 @scipy_function("scipy.signal.savgol_filter")
@@ -158,6 +193,33 @@ def _savgol_filter(
     first = rows[..., :window_length] @ ends[:half].T
     last = rows[..., -window_length:] @ ends[window_length - half :].T
     return np.moveaxis(np.concatenate([first, inner, last], axis=-1), -1, dim)
+
+
+@scipy_function("scipy.signal.lfilter_zi")
+def _lfilter_zi(b: Any, a: Any) -> Any:
+    """scipy's, of coefficients that are divided by the first also where that is 1."""
+    a = np.atleast_1d(a)
+    used = next((i for i in range(len(a)) if bool(a[i] != 0)), len(a) - 1)
+    a = a[used:]
+    twin = twin_function("scipy.signal.lfilter_zi")
+    return twin(np.atleast_1d(b) / a[0], a / a[0])
+
+
+@stand_in("scipy.signal._signaltools", "unique_roots")
+@scipy_function("scipy.signal.unique_roots")
+def _unique_roots(p: Any, tol: float = 1e-3, rtype: str = "min") -> tuple[Any, Any]:
+    """Each group of roots that are close as one, as scipy finds them with a tree."""
+    reduce: Any = {"max": np.max, "maximum": np.max, "min": np.min, "minimum": np.min,
+              "avg": np.mean, "mean": np.mean}[rtype]  # fmt: skip
+    p = as_array(p)
+    left = list(range(len(p)))
+    roots, counts = [], []
+    while left:
+        group = [j for j in left if j == left[0] or bool(np.abs(p[j] - p[left[0]]) <= tol)]
+        roots.append(p[group[0]] if len(group) == 1 else reduce(p[np.array(group)]))
+        counts.append(len(group))
+        left = [j for j in left if j not in group]
+    return (np.stack(roots) if roots else p), np.array(counts, np.int64)
 
 
 # --- waveforms ------------------------------------------------------------------------------------
@@ -196,23 +258,3 @@ def _sawtooth(t: Any, width: Any = 1) -> Any:
     up = turn / (math.pi * np.where(width == 0, 1.0, width)) - 1.0
     down = (math.pi * (width + 1.0) - turn) / (math.pi * np.where(width == 1, 0.5, 1.0 - width))
     return np.where((width >= 0) & (width <= 1), np.where(rising, up, down), np.nan)
-
-
-@scipy_function("scipy.signal.freqz")
-def _freqz(
-    b: Any, a: Any = 1, worN: Any = 512, whole: bool = False, plot: Any = None,
-    fs: float = 2.0 * math.pi, include_nyquist: bool = False,
-) -> Any:  # fmt: skip
-    from scipy import signal
-
-    b, a = np.atleast_1d(as_array(b)), np.atleast_1d(as_array(a))
-    if plot is not None or b.ndim != 1:
-        raise TypeError("argument plot, or b of more than one dim")
-    w = signal.freqz([1.0], [1.0], worN, whole, None, fs, include_nyquist)[0]
-    turns = -2.0 * math.pi / fs * np.reshape(w, (-1, 1))
-
-    def response(c: Any) -> Any:
-        angle = turns * np.arange(len(c))
-        return np.sum(np.cos(angle) * c, axis=1) + 1j * np.sum(np.sin(angle) * c, axis=1)
-
-    return w, response(b) / response(a)

@@ -62,7 +62,7 @@ _CHANGES: dict[str, Function] = {
 
 
 class _At:
-    """`xpx.at(x, index).set(value)`, and `.add` and its like, on a copy."""
+    """`xpx.at(x, index).set(value)`, and `.add` and its like, which write to arrays of numpy's."""
 
     def __init__(self, x: Any, index: Any = ...) -> None:
         self.x, self.index = x, index
@@ -71,8 +71,8 @@ class _At:
         return _At(self.x, index)
 
     def set(self, value: Any, /, copy: Any = None, xp: Any = None) -> Any:
-        """The array with other elements at the index."""
-        made = np.copy(self.x)
+        """The array, or a copy, with other elements at the index."""
+        made = np.copy(self.x) if copy or np.ndim(self.x) == 0 else self.x  # numbers are fixed
         made[self.index] = value
         return made
 
@@ -80,7 +80,9 @@ class _At:
         if name not in _CHANGES:
             raise AttributeError(f"xpx.at has no {name} here")
         change = _CHANGES[name]
-        return lambda value, /, copy=None, xp=None: self.set(change(self.x[self.index], value))
+        return lambda value, /, copy=None, xp=None: self.set(
+            change(self.x[self.index], value), copy
+        )
 
 
 class _Extra:

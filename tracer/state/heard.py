@@ -14,6 +14,7 @@ _SILENT = frozenset({
     "gradof", "numpy", "torchgen", "sympy", "triton", "pytest", "_pytest", "pluggy", "mpmath",
     "functorch", "jax", "networkx", "tqdm", "pandas",
 })  # fmt: skip
+_LOOKUPS = ("scipy.linalg.blas", "scipy.linalg.lapack")  # they remember what they have looked up
 _OURS = frozenset({"gradof", "numpy", "torch", "builtins"})
 # Of torch and the standard library, the modules whose code works on the user's objects.
 _HEARD = (
@@ -40,7 +41,8 @@ def is_heard(module: str) -> bool:
     top = module.partition(".")[0]
     if top == "torch":
         return module.startswith(_HEARD)
-    if top in _SILENT or top.startswith("namedtuple_"):  # its __new__, compiled by collections
+    # collections compiles the __new__ of a namedtuple
+    if top in _SILENT or module in _LOOKUPS or top.startswith("namedtuple_"):
         return False
     return top in _HEARD_STDLIB or top not in sys.stdlib_module_names
 
