@@ -44,4 +44,27 @@ MEASUREMENTS = tuple(
                    "median", "center_of_mass")
     for c in _of(name, "x", f"x, {_LABELS}", f"x, {_LABELS}, [1, 2]", on=(positive(2, 3),))
 )  # fmt: skip
-CASES = (*FILTERS, *MEASUREMENTS)
+_PARTS = "n.label(x > 0.1)"
+MORPHOLOGY = tuple(
+    case(f"{_N}.{name}", f"n = scipy.ndimage\n{source}", R(6, 7))
+    for name, source in (
+        ("label", f"found, count = {_PARTS}\nparts = range(1, count + 1)\n"
+         "return x * found, n.mean(x, found, parts), n.center_of_mass(x, found, parts)"),
+        ("label", f"found = {_PARTS}[0]\nreturn n.maximum(x, found, [1, 2]), n.variance(x, found)"),
+        ("find_objects", f"return [np.sum(x[at] * x[at]) for at in n.find_objects({_PARTS}[0])]"),
+        ("binary_erosion", "return x * n.binary_erosion(x > -1)"),
+        ("binary_dilation", "return x * n.binary_dilation(x > 1)"),
+        ("binary_opening", "return x * n.binary_opening(x > -1)"),
+        ("binary_closing", "return x * n.binary_closing(x > 1)"),
+        ("binary_fill_holes", "return x * n.binary_fill_holes(x > 0)"),
+        ("binary_propagation", "return x * n.binary_propagation(x > 1, mask=x > 0)"),
+        ("binary_hit_or_miss", "return x * n.binary_hit_or_miss(x > 0)"),
+        ("distance_transform_edt", "return x * n.distance_transform_edt(x > 0, sampling=(1, 0.5))"),
+        ("distance_transform_bf", "return x * n.distance_transform_bf(x > 0)"),
+        ("distance_transform_cdt", "return x * n.distance_transform_cdt(x > 0)"),
+        ("gaussian_filter", "return x * n.gaussian_filter(10 * x, 1.0, output=int)"),
+        ("uniform_filter", "return x * n.uniform_filter(30 * np.round(x).astype(np.int16), 3)"),
+        ("map_coordinates", "return n.map_coordinates(x, [[1.2, 3.4], [2.2, 0.7]], output=float)"),
+    )
+)
+CASES = (*FILTERS, *MEASUREMENTS, *MORPHOLOGY)

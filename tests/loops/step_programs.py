@@ -367,13 +367,21 @@ def an_early_end(x: Array) -> Any:
     return np.sum(x)
 
 
+def two_numbers_divided(x: Array) -> Any:
+    shares = np.zeros((N, N))
+    for i in range(N):
+        for j in range(i, N):
+            shares[i, j] = np.sin((i + 1) / (j + 1)) - np.sin(i / (j + 1))
+    return np.sum(shares @ np.ones(N) * np.sum(x))
+
+
 NOT_SHORTENED: dict[str, Callable[[Array], Any]] = {
     f.__name__: f for f in (
         a_branch_on_the_number, a_counter, a_counter_in_an_attribute, a_counter_in_a_cell,
         a_counter_in_a_slot, a_list_that_grows, a_plain_array_that_counts, an_iterator_of_pythons,
         a_generator, a_comprehension, the_number_as_a_number, a_place_that_wraps,
         a_place_in_a_list, the_number_as_a_key, the_number_in_maths, a_kept_view,
-        three_that_were_one, a_counted_branch,
+        three_that_were_one, a_counted_branch, two_numbers_divided,
         other_things_side_by_side, rows_through_a_filter, an_iterator_with_a_name,
         the_number_is_kept, an_early_end,
     )

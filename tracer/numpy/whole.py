@@ -72,7 +72,8 @@ def _comparison(function: Callable[[Any, Any], Any]) -> Callable[[Whole, Any], A
 
 def _binary(function: Callable[[Any, Any], Any]) -> Callable[[Whole, Any], Any]:
     return lambda self, other: (
-        NotImplemented if hasattr(other, "__array_ufunc__")  # it knows numbers of the graph
+        NotImplemented  # it knows numbers of the graph
+        if hasattr(other, "__array_ufunc__") and not isinstance(other, Whole)
         else function(self.number(), number(other))
     )  # fmt: skip
 

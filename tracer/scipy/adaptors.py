@@ -24,6 +24,7 @@ from gradof.tracer.scipy import (
     linear_maps,
     matrices,
     moments,
+    morphology,
     multivariate,
     odes,
     operators,
@@ -52,10 +53,10 @@ from gradof.tracer.scipy.in_c import wrapped
 
 ADAPTORS = (
     bsplines, convolve, density, distances, distributions, elementwise, fitpack, fourier, grids,
-    images, integrals, interpolation, labels, least_squares, linalg, linear_maps, matrices, moments,
-    multivariate, odes, operators, optimize, peaks, piecewise_roots, polyint, polynomials,
-    programs, radial, ranks, regular_grids, roots, signals, sparse, sparse_makers, sparse_systems,
-    spatial, special, special_functions, statistics, structured,
+    images, integrals, interpolation, labels, least_squares, linalg, linear_maps, matrices,
+    moments, morphology, multivariate, odes, operators, optimize, peaks, piecewise_roots, polyint,
+    polynomials, programs, radial, ranks, regular_grids, roots, signals, sparse, sparse_makers,
+    sparse_systems, spatial, special, special_functions, statistics, structured,
 )  # fmt: skip
 
 

@@ -37,10 +37,12 @@ from gradof.tracer.core.numpy_errors import has_functions, raised
 from gradof.tracer.core.swaps import Swaps, copy_of
 from gradof.tracer.numpy.active import active_recorder
 from gradof.tracer.numpy.array import TracedArray
+from gradof.tracer.numpy.black_box import call as call_black_box
 from gradof.tracer.numpy.floats import as_numpys
 from gradof.tracer.numpy.functions import conform
 from gradof.tracer.numpy.numbers import as_scalar
 from gradof.tracer.numpy.recorder import Recorder, contains_traced, real
+from gradof.tracer.scipy.closures import attributes_of
 
 Function = Callable[..., Any]
 
@@ -170,6 +172,8 @@ def _recorded(
     want = recorder.numpy(original, *map(_concrete, args), **_concrete(kwargs))
     np.random.set_state(drawn)
     name = _display(adaptor, args)
+    if _are_whole(want):  # they have no gradient, and scipy rounds or truncates on the way to them
+        return call_black_box(recorder, name, _plainly(original), (args, kwargs), None, None)
     try:
         result = adaptor.record(*args, **kwargs)
     except InferenceError as error:
@@ -184,6 +188,17 @@ def _recorded(
             raise
         raise recorder.unsupported(f"{name} called with these arguments: {error}", _HINT) from error
     return _conformed(recorder, adaptor, result, want, _float_of((*args, *kwargs.values())))
+
+
+def _are_whole(result: Any) -> bool:
+    """Whether it is arrays of whole numbers or truths, and nothing else."""
+    if type(result) is tuple:
+        return bool(result) and all(map(_are_whole, result))
+    return isinstance(result, (np.ndarray, np.generic)) and result.dtype.kind in "biu"
+
+
+def _plainly(original: Function) -> Function:
+    return lambda args, kwargs: original(*map(_concrete, args), **_concrete(kwargs))
 
 
 _HINT = (
@@ -242,13 +257,7 @@ def _own(value: Any) -> dict[str, Any] | None:
     cls = type(value)
     if not cls.__module__.startswith("scipy.") or isinstance(value, (type, FunctionType)):
         return None
-    found = dict(getattr(value, "__dict__", {}))
-    for base in cls.__mro__:
-        slots = getattr(base, "__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(value, name):
-                found[name] = getattr(value, name)
-    return found
+    return attributes_of(value)
 
 
 def holds_traced(value: Any) -> bool:

@@ -29,6 +29,10 @@ Fill = Callable[[Sequence[Any]], Any]
 Kinds = tuple[type, ...]
 
 
+# By class: what scipy's own code can work with, of an object whose attributes are ours.
+PLAIN: dict[str, Replace] = {}
+
+
 class _Hole:
     """The place of an array that was taken out."""
 
@@ -48,7 +52,18 @@ def taken_apart(value: Any) -> tuple[list[TracedArray], Fill]:
     holes = {id(v): _Hole(i) for i, v in enumerate(found)}
     nest = _rebuilt(value, _TRACED, lambda v: holes[id(v)], {})
     arrays = [_as_array(v) for v in found]
-    return arrays, lambda given: _rebuilt(nest, (_Hole,), lambda hole: given[hole.index], {})
+
+    def fill(given: Sequence[Any]) -> Any:
+        own = [_writable(v) for v in given]
+        return _rebuilt(nest, (_Hole,), lambda hole: own[hole.index], {})
+
+    return arrays, fill
+
+
+def _writable(value: Any) -> Any:
+    """An array that scipy's C code takes, which wants to be able to write."""
+    fixed = type(value) is np.ndarray and not value.flags.writeable
+    return value.copy() if fixed else value
 
 
 def _as_array(value: Any) -> TracedArray:
@@ -121,17 +136,42 @@ def _compiled(value: Any, kinds: Kinds, replace: Replace, done: dict[int, Any]) 
     return done[id(value)]
 
 
+def vars_of(value: Any) -> dict[str, Any]:
+    """The attributes that are in no slot."""
+    held = getattr(value, "__dict__", None)
+    return held if type(held) is dict else {}
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """What an object holds, in slots too."""
+    found = dict(vars_of(value))
+    for base in type(value).__mro__:
+        slots = vars(base).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                found[name] = getattr(value, name)
+    return found
+
+
 def _object(value: Any, kinds: Kinds, again: Replace) -> Any:
     """An object with other attributes, where any of them holds what is replaced."""
-    held = getattr(value, "__dict__", None)
-    if type(held) is not dict or isinstance(value, (type, ModuleType)):
+    if isinstance(value, (type, ModuleType)):
         return value
+    held = attributes_of(value)
     changed = {k: again(v) for k, v in held.items() if _holds(v, kinds)}
     if not changed:
         return value
-    made = copy.copy(value)
-    made.__dict__.update(changed)
-    return made
+    cls: Any = type(value)
+    try:
+        made = object.__new__(cls)  # its own way to copy may want what is not there yet
+    except TypeError:  # of a class in C
+        made = copy.copy(value)
+    own = vars_of(value)
+    vars_of(made).update({name: changed.get(name, v) for name, v in own.items()})
+    for name in held.keys() - own.keys():
+        object.__setattr__(made, name, changed.get(name, held[name]))
+    plain = PLAIN.get(f"{cls.__module__}.{cls.__qualname__}")
+    return made if plain is None or _holds(held | changed, (*_TRACED, _Hole)) else plain(made)
 
 
 def _holds(value: Any, kinds: Kinds) -> bool:

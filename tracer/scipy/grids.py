@@ -14,6 +14,7 @@ from gradof.tracer.numpy.functions import as_array, axis_of, traced_all
 from gradof.tracer.numpy.recorder import contains_traced
 from gradof.tracer.scipy.calls import holds_traced, scipy_function
 from gradof.tracer.scipy.emit import emit
+from gradof.tracer.scipy.images import no_array
 
 
 def _floats(x: Any) -> Any:
@@ -119,8 +120,7 @@ def _map_coordinates(
     input: Any, coordinates: Any, output: Any = None, order: int = 3, mode: str = "constant",
     cval: Any = 0.0, prefilter: bool = True,
 ) -> Any:  # fmt: skip
-    if output is not None:
-        raise TypeError("argument output")
+    no_array(output)
     at = as_array(coordinates)
     return sampled(input, [at[d] for d in range(at.shape[0])], order, mode, cval, prefilter)
 

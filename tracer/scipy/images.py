@@ -42,8 +42,9 @@ def _floating(x: Any) -> Any:
     return x if x.dtype.kind == "f" else x.astype(np.float64)
 
 
-def _no_output(output: Any) -> None:
-    if output is not None and not (isinstance(output, type) or isinstance(output, np.dtype)):
+def no_array(output: Any) -> None:
+    """`output` says a dtype at most."""
+    if output is not None and not isinstance(output, (type, np.dtype, str)):
         raise TypeError("argument output that is an array")
 
 
@@ -66,7 +67,7 @@ def _correlate1d(
     input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect",
     cval: Any = 0.0, origin: int = 0,
 ) -> Any:  # fmt: skip
-    _no_output(output)
+    no_array(output)
     x = _floating(input)
     return along(x, weights, axis_of(axis, x.ndim), mode, cval, origin)
 
@@ -147,7 +148,7 @@ def _edges(names: str, across: tuple[float, ...]) -> None:
     def filtered(
         input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: Any = 0.0
     ) -> Any:
-        _no_output(output)
+        no_array(output)
         x = _floating(input)
         axis = axis_of(axis, x.ndim)
         modes = _sequence(mode, x.ndim)
@@ -165,7 +166,7 @@ _edges("prewitt", (1.0, 1.0, 1.0))
 def _laplace(
     input: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *, axes: Any = None
 ) -> Any:
-    _no_output(output)
+    no_array(output)
     x = _floating(input)
     dims = _axes(x, axes)
     parts = [along(x, np.array([1.0, -2.0, 1.0]), d, m, cval, 0)
@@ -187,7 +188,7 @@ def _gaussian_laplace(
     input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *,
     axes: Any = None, **kwargs: Any,
 ) -> Any:  # fmt: skip
-    _no_output(output)
+    no_array(output)
     x = _floating(input)
     dims = _axes(x, axes)
     sigmas: list[Any] = [0.0] * x.ndim
@@ -202,7 +203,7 @@ def _gaussian_gradient_magnitude(
     input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: Any = 0.0, *,
     axes: Any = None, **kwargs: Any,
 ) -> Any:  # fmt: skip
-    _no_output(output)
+    no_array(output)
     x = _floating(input)
     squares = [p * p for p in _by_axis(x, sigma, 1, mode, cval, _axes(x, axes), kwargs)]
     return safe_root(sum(squares[1:], squares[0]))  # a mirrored corner has no slope
@@ -228,7 +229,7 @@ def _neighbours(x: Any, shape: Any, where: Any, mode: Any, cval: Any, origin: An
 
 def _correlated(input: Any, weights: Any, output: Any, mode: Any, cval: Any, origin: Any,
                 axes: Any) -> Any:  # fmt: skip
-    _no_output(output)
+    no_array(output)
     x, w = _floating(input), as_array(weights)
     if axes is not None or w.ndim != x.ndim:
         raise TypeError("argument axes")
@@ -284,7 +285,7 @@ def _extreme(name: str, rank: int) -> None:
         input: Any, size: Any = None, footprint: Any = None, output: Any = None,
         mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *, axes: Any = None,
     ) -> Any:  # fmt: skip
-        _no_output(output)
+        no_array(output)
         x = _floating(input)
         return _ranked(x, _footprint(x, size, footprint, axes), rank, mode, cval, origin)
 
@@ -293,7 +294,7 @@ def _extreme(name: str, rank: int) -> None:
         input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect",
         cval: Any = 0.0, origin: int = 0,
     ) -> Any:  # fmt: skip
-        _no_output(output)
+        no_array(output)
         x = _floating(input)
         axis = axis_of(axis, x.ndim)
         shape = [size if d == axis else 1 for d in range(x.ndim)]
@@ -306,7 +307,7 @@ def _extreme(name: str, rank: int) -> None:
         output: Any = None, mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *,
         axes: Any = None,
     ) -> Any:  # fmt: skip
-        _no_output(output)
+        no_array(output)
         if structure is not None:
             raise TypeError("argument structure")
         x = _floating(input)
@@ -357,7 +358,7 @@ def _rank_filter(
     input: Any, rank: int, size: Any = None, footprint: Any = None, output: Any = None,
     mode: Any = "reflect", cval: Any = 0.0, origin: Any = 0, *, axes: Any = None,
 ) -> Any:  # fmt: skip
-    _no_output(output)
+    no_array(output)
     x = _floating(input)
     where = _footprint(x, size, footprint, axes)
     return _ranked(x, where, int(rank) % int(where.sum()), mode, cval, origin)

@@ -15,6 +15,7 @@ from gradof.tracer.numpy.functions import as_array, traced_all
 from gradof.tracer.numpy.recorder import contains_traced
 from gradof.tracer.scipy.bsplines import periodic, placed, spline, spline_matrix
 from gradof.tracer.scipy.calls import holds_traced, method_of, scipy_function
+from gradof.tracer.scipy.closures import PLAIN
 from gradof.tracer.scipy.kept import DELEGATES, is_traced, keep, kept
 from gradof.tracer.scipy.twins import through_traced
 
@@ -256,6 +257,16 @@ def _interpolated(original: Any, self: Any, x: Any) -> Any:
     shape = (*at.shape, *(1,) * (rows.ndim - 1))
     y = np.where(np.reshape(low, shape), below, np.where(np.reshape(high, shape), above, y))
     return placed(y, at, values.ndim, dim)
+
+
+def _plain(self: Any) -> Any:
+    """scipy's own of what a traced one now holds, as an equation's solver calls it."""
+    x, y, kind, axis, bounds_error, fill_value = self._given
+    return type(self)(x, y, kind, axis, bounds_error=bounds_error, fill_value=fill_value,
+                      assume_sorted=True)  # fmt: skip
+
+
+PLAIN[f"{_PIECES}.interp1d"] = _plain
 
 
 def _of_kind(kind: Any, points: Any, rows: Any, at: Any) -> Any:

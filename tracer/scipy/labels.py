@@ -15,8 +15,12 @@ from gradof.tracer.scipy.calls import scipy_function
 
 def _parts(x: Any, labels: Any, index: Any) -> list[Any]:
     """The places of each part; one part without an index."""
-    if isinstance(labels, TracedArray) or isinstance(index, TracedArray):
-        raise TypeError("argument labels or index that is traced")
+    if isinstance(index, TracedArray):
+        raise TypeError("argument index that is traced")
+    if isinstance(labels, TracedArray):  # how many places a part has is read by Python
+        flat: Any = np.ravel(np.broadcast_to(labels, x.shape))
+        at = [flat > 0] if index is None else [flat == i for i in np.ravel(index)]
+        return [np.nonzero(inside)[0] for inside in at]
     if labels is None:
         return [np.arange(x.size)]
     labels = np.broadcast_to(np.asarray(labels), x.shape).reshape(-1)
@@ -57,5 +61,5 @@ def _center_of_mass(input: Any, labels: Any = None, index: Any = None) -> Any:
     centers = []
     for places in _parts(x, labels, index):
         mass = np.take(flat, places)
-        centers.append(tuple(np.sum(mass * g[places]) / np.sum(mass) for g in grids))
+        centers.append(tuple(np.sum(mass * np.take(g, places)) / np.sum(mass) for g in grids))
     return centers[0] if labels is None or index is None or np.ndim(index) == 0 else centers

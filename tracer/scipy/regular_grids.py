@@ -23,6 +23,7 @@ from gradof.tracer.numpy.functions import as_array, traced_all
 from gradof.tracer.numpy.recorder import real
 from gradof.tracer.scipy.bsplines import basis, derived, spline_matrix
 from gradof.tracer.scipy.calls import holds_traced, scipy_function
+from gradof.tracer.scipy.closures import PLAIN
 from gradof.tracer.scipy.kept import kept
 
 _RGI = "scipy.interpolate._rgi.RegularGridInterpolator"
@@ -46,6 +47,15 @@ def _grid(
         held = {"_values": as_array(values), "values": as_array(values), "fill_value": fill_value}
         vars(self).update({name: held[name] for name in held.keys() & vars(self).keys()})
     self._solver = {} if solver is None else {"solver": solver, "solver_args": solver_args}
+
+
+def _plain(self: Any) -> Any:
+    """scipy's own of the values that a traced one now holds, as an equation's solver calls it."""
+    points, values, method, bounds_error, fill = self._traced
+    return type(self)(points, values, method, bounds_error, fill, **self._solver)
+
+
+PLAIN[_RGI] = _plain
 
 
 def _constant(points: Any) -> Any:
