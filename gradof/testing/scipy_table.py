@@ -11,6 +11,7 @@ from gradof.testing import (
     scipy_cases_linalg,
     scipy_cases_ndimage,
     scipy_cases_optimize,
+    scipy_cases_rotations,
     scipy_cases_signal,
     scipy_cases_sparse,
     scipy_cases_statistics,
@@ -30,5 +31,6 @@ CASES: tuple[Case, ...] = (
     *scipy_cases_optimize.CASES,
     *scipy_cases_interpolate.CASES,
     *scipy_cases_sparse.CASES,
+    *scipy_cases_rotations.CASES,
     *scipy_cases_distributions.CASES,
 )

@@ -38,6 +38,7 @@ from gradof.tracer.scipy import (
     ranks,
     regular_grids,
     roots,
+    rotations,
     signals,
     sparse,
     sparse_makers,
@@ -55,8 +56,8 @@ ADAPTORS = (
     bsplines, convolve, density, distances, distributions, elementwise, fitpack, fourier, grids,
     images, integrals, interpolation, labels, least_squares, linalg, linear_maps, matrices,
     moments, morphology, multivariate, odes, operators, optimize, peaks, piecewise_roots, polyint,
-    polynomials, programs, radial, ranks, regular_grids, roots, signals, sparse, sparse_makers,
-    sparse_systems, spatial, special, special_functions, statistics, structured,
+    polynomials, programs, radial, ranks, regular_grids, roots, rotations, signals, sparse,
+    sparse_makers, sparse_systems, spatial, special, special_functions, statistics, structured,
 )  # fmt: skip
 
 

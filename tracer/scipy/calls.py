@@ -335,6 +335,7 @@ def function_at(path: str) -> FunctionType | None:
     found: Any = sys.modules[module]
     for name in rest:  # not by getattr: to name a part of scipy is to load it
         found = vars(found).get(name) if isinstance(found, (type, ModuleType)) else None
+        found = found.__func__ if isinstance(found, staticmethod) else found
     return found if isinstance(found, FunctionType) else None
 
 

@@ -95,7 +95,9 @@ class _Extra:
 
 
 # Beside a module's own, the functions that its twin sees as twins.
-_HELPERS = ("scipy._lib.", "scipy._external.", "scipy.signal._polyutils")
+_HELPERS = (
+    "scipy._lib.", "scipy._external.", "scipy.signal._polyutils", "scipy.spatial.transform.",
+)
 XP = _Namespace()
 
 
@@ -134,7 +136,7 @@ def twin_globals(module: str) -> dict[str, Any]:
         elif isinstance(value, FunctionType):
             home = str(value.__globals__.get("__name__"))
             if home == module or home.startswith(_HELPERS):
-                value = _moved(value, twin_globals(home))
+                value = moved(value, twin_globals(home))
             space[name] = value
         else:
             space[name] = value
@@ -142,7 +144,8 @@ def twin_globals(module: str) -> dict[str, Any]:
     return space
 
 
-def _moved(function: FunctionType, space: dict[str, Any]) -> FunctionType:
+def moved(function: FunctionType, space: dict[str, Any]) -> FunctionType:
+    """The function with other globals."""
     made = FunctionType(
         function.__code__, space, function.__name__, function.__defaults__, function.__closure__
     )
@@ -192,7 +195,7 @@ def twin_of_private(module: str, name: str) -> Function:
 
     def function(*args: Any, **kwargs: Any) -> Any:
         original: Any = getattr(importlib.import_module(module), name)
-        return _moved(original, twin_globals(module))(*args, **kwargs)
+        return moved(original, twin_globals(module))(*args, **kwargs)
 
     return function
 
@@ -200,7 +203,7 @@ def twin_of_private(module: str, name: str) -> Function:
 def twin_function(name: str) -> Any:
     """A registered function that takes traced arrays, and objects that know some."""
     function: Any = original_of(name)
-    return _moved(function, twin_globals(function.__module__))
+    return moved(function, twin_globals(function.__module__))
 
 
 def _through(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -209,7 +212,7 @@ def _through(name: str, *args: Any, **kwargs: Any) -> Any:
         policy = None
     # without what scipy wraps around it, for masks of nan and other libraries' arrays
     function: Any = inspect.unwrap(original_of(name))
-    twin = _moved(function, twin_globals(function.__globals__["__name__"]))
+    twin = moved(function, twin_globals(function.__globals__["__name__"]))
     return twin(*args, **kwargs) if policy is None else through_policy(policy, twin, args, kwargs)
 
 
@@ -222,7 +225,7 @@ def twin_class(cls: type) -> type:
             continue
         for name, value in vars(base).items():
             if isinstance(value, FunctionType):
-                space[name] = _moved(value, twin_globals(value.__module__))
+                space[name] = moved(value, twin_globals(value.__module__))
     return type(cls.__name__, (cls,), space)
 
 

@@ -14,7 +14,11 @@ _SILENT = frozenset({
     "gradof", "numpy", "torchgen", "sympy", "triton", "pytest", "_pytest", "pluggy", "mpmath",
     "functorch", "jax", "networkx", "tqdm", "pandas",
 })  # fmt: skip
-_LOOKUPS = ("scipy.linalg.blas", "scipy.linalg.lapack")  # they remember what they have looked up
+# Modules of scipy that remember what they have found, and work on no objects of the user's.
+_LOOKUPS = frozenset({
+    "scipy.linalg.blas", "scipy.linalg.lapack", "scipy.sparse._sputils",
+    "scipy.interpolate._fitpack_impl", "scipy.signal._spline_filters",
+})  # fmt: skip
 _OURS = frozenset({"gradof", "numpy", "torch", "builtins"})
 # Of torch and the standard library, the modules whose code works on the user's objects.
 _HEARD = (
