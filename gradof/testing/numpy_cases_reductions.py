@@ -129,6 +129,7 @@ STATISTICS = (
     case("numpy.vander", "np.vander(x, 3, increasing=True)", R(4)),
     case("numpy.poly", "np.poly(x)", R(4)),
     case("numpy.poly", "np.poly(x)", matrix(3)),
+    case("numpy.poly", "np.poly(np.concatenate([x + 1j * y, x - 1j * y]))", R(2), R(2)),
     case("numpy.poly", "np.poly(x * [[0, 1], [0, 0]])", matrix(2)),
     case("numpy.bincount", "np.bincount([0, 2, 2, 1], weights=x, minlength=5)", R(4)),
     case("numpy.union1d", "np.union1d(x, y)", R(2), R(3)),

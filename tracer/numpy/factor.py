@@ -177,7 +177,7 @@ def _matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any 
     s = np.linalg.svd(A, compute_uv=False, hermitian=hermitian)
     if tol is None:
         scale = max(np.shape(A)[-2:]) * np.finfo(s.dtype).eps if rtol is None else rtol
-        tol = np.max(s, axis=-1, keepdims=True) * scale
+        tol = np.max(s, axis=-1, keepdims=True, initial=0) * scale
     return np.sum(s > tol, axis=-1)
 
 

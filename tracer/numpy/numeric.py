@@ -277,7 +277,12 @@ def _poly(seq_of_zeros: Any) -> Any:
     for i in range(len(zeros)):
         pair = np.stack([zeros[i] * 0 + 1, -zeros[i]])
         result = pair if i == 0 else np.convolve(result, pair)
-    return result
+    return np.real(result) if _are_pairs(zeros) else result
+
+
+def _are_pairs(zeros: Any) -> bool:
+    """Whether complex zeros are those of a real polynomial, bit by bit, as numpy asks."""
+    return zeros.dtype.kind == "c" and bool(np.all(np.sort(zeros) == np.sort(np.conj(zeros))))
 
 
 _STEPS = 12  # of larger matrices, rounding grows in the recurrence; their eigenvalues are apart
@@ -290,6 +295,7 @@ def _characteristic(a: Any) -> Any:
     if n > _STEPS:
         product = np.poly(np.linalg.eigvals(a))
         return product if a.dtype.kind == "c" else np.real(product)
+    is_real = a.dtype.kind == "c" and _are_pairs(np.linalg.eigvals(a))
     eye = np.eye(n, dtype=a.dtype)
     matrix: Any = eye
     found: list[Any] = [np.trace(a) * 0 + 1]
@@ -297,7 +303,7 @@ def _characteristic(a: Any) -> Any:
         moved = a @ matrix
         found.append(np.trace(moved) * (-1.0 / k))
         matrix = moved + found[-1] * eye
-    return np.stack(found)
+    return np.real(np.stack(found)) if is_real else np.stack(found)
 
 
 # --- elementary -----------------------------------------------------------------------------------

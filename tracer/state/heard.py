@@ -18,6 +18,7 @@ _SILENT = frozenset({
 _LOOKUPS = frozenset({
     "scipy.linalg.blas", "scipy.linalg.lapack", "scipy.sparse._sputils",
     "scipy.interpolate._fitpack_impl", "scipy.signal._spline_filters",
+    "scipy.sparse.linalg._dsolve.linsolve", "scipy.integrate._quadrature",
 })  # fmt: skip
 _OURS = frozenset({"gradof", "numpy", "torch", "builtins"})
 # Of torch and the standard library, the modules whose code works on the user's objects.
