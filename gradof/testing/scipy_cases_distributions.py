@@ -91,6 +91,14 @@ _FROZEN = (
          exactly(0.3), exactly(1.4)),
     case("scipy.stats.gamma.logpdf", "scipy.stats.gamma(y, scale=z).logpdf(x)",
          exactly([0.4, -1.3]), exactly(2.3), exactly(1.4)),
+    case("scipy.stats.norm.expect", "scipy.stats.norm(x, y).expect(np.square)",
+         exactly(0.3), exactly(1.4)),
+    case("scipy.stats.norm.expect", "scipy.stats.norm(x, y).expect(lb=-x, ub=3 * y)",
+         exactly(0.3), exactly(1.4)),
+    case("scipy.stats.gamma.expect",
+         "scipy.stats.gamma.expect(lambda v: np.log(v + y), (x,), scale=y, lb=0.2,"
+         " conditional=True)",
+         exactly(2.3), exactly(1.4)),
 )  # fmt: skip
 CASES = (
     *(c for name, shapes in _CONTINUOUS.items() for c in _continuous(name, shapes, _METHODS)),

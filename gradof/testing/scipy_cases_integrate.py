@@ -48,6 +48,7 @@ _CROSSES = "lambda t, y, a: y[0] - y[1] * a"
 _FUNCTIONS = (
     "quad(lambda t: np.exp(-x[0] * t), 0.0, x[1])[0]",
     "quad(lambda t, a: np.exp(-a * t * t), -np.inf, np.inf, args=(x[0],))[0]",
+    "quad(lambda t: np.exp(-x[0] * t * t), x[1] - np.inf * x[0], x[1] * np.inf)[0]",
     "quad_vec(lambda t: np.cos(x * t), 0.0, x[1], epsabs=1e-5, epsrel=1e-5)[0]",
     "dblquad(lambda s, t: np.exp(-x[0] * s * t), 0.0, 1.0, 0.0, lambda t: x[1] * t)[0]",
     "nquad(lambda s, t: np.exp(-x[0] * s * t), [[0.0, 1.0], [0.0, x[1]]])[0]",

@@ -42,7 +42,8 @@ SUMMARIES = (
     *_of("zscore", "x", "x, ddof=1"), *_of("zmap", "x, x * x"), *_of("gzscore", "x * x"),
     *_of("gmean", "x * x"), *_of("hmean", "x * x"), *_of("pmean", "x * x, 3"),
     *_of("skew", "x", "x, bias=False"), *_of("kurtosis", "x"), *_of("moment", "x, 3"),
-    *_of("sem", "x"), *_of("variation", "x * x"), *_of("tmean", "x"), *_of("tvar", "x"),
+    *_of("sem", "x"), *_of("variation", "x * x"), *_of("tmean", "x"),
+    *_of("tvar", "x", "x, (-1, 1)"), *_of("tstd", "x, (-1, 1)"), *_of("tsem", "x, (-1.5, 1)"),
     *_of("tstd", "x"), *_of("tsem", "x"), *_of("trim_mean", "x, 0.2"), *_of("gstd", "x * x + 1"),
     *_of("entropy", "x", "x, y", on=(positive(5), positive(5))),
     *_of("circmean", "x"), *_of("circvar", "x"), *_of("circstd", "x"),
@@ -60,7 +61,7 @@ SUMMARIES = (
     *_of("kstatvar", "x"),
     *_of("wasserstein_distance", "x, y", on=(R(5), R(6))),
     *_of("energy_distance", "x, y", on=(R(5), R(6))),
-    *_of("median_abs_deviation", "x"), *_of("iqr", "x", "x, rng=(10, 60)"),
+    *_of("median_abs_deviation", "x"), *_of("iqr", "x", "x, rng=(10, 60)", "x, scale='normal'"),
     case(f"{_S}.boxcox_llf", f"{_S}.boxcox_llf(x, y)", exactly(0.7), positive(6)),
     case(f"{_S}.boxcox", f"{_S}.boxcox(y, x[()])", exactly(0.7), positive(6)),
 )  # fmt: skip

@@ -67,7 +67,14 @@ def integral(
 
     `points` are where the integrand may have kinks, and its derivatives may have jumps.
     """
+    a, b = map(_fixed_if_infinite, (a, b))
+    return _integral(name, integrand, a, b, arrays, compute, points)
 
+
+def _integral(
+    name: str, integrand: Integrand, a: Any, b: Any, arrays: Sequence[Any], compute: Function,
+    points: Any,
+) -> Any:  # fmt: skip
     def run(ends: Any, given: Any) -> Any:
         with transforms().alone():
             return compute(integrand.of_numbers(given), *map(float, ends))
@@ -81,6 +88,13 @@ def integral(
 
     recorder = next(x for x in (a, b, *arrays) if type(x) is TracedArray).recorder
     return call_black_box(recorder, name, run, ((a, b), list(arrays)), None, rule)
+
+
+def _fixed_if_infinite(end: Any) -> Any:
+    """An infinite end as a constant: the derivative of `-inf * scale` would be nan."""
+    if type(end) is not TracedArray or not bool(np.isinf(end)):
+        return end
+    return np.inf if bool(end > 0) else -np.inf
 
 
 def _at_end(integrand: Integrand, end: Any, given: Sequence[Any], g: Any) -> Any:
@@ -115,7 +129,7 @@ def _integral_of_gradient(
     compiled = transforms().steady(flat)
     inside = Integrand(lambda arrays: lambda x: flat(x, *arrays), numbers)
     compute = functools.partial(_each, sum(sizes), points)
-    found = integral(name, inside, a, b, [g, *given], compute, points)
+    found = _integral(name, inside, a, b, [g, *given], compute, points)
     grads: list[Any] = [None] * len(given)
     start = 0
     for i, shape, size in zip(live, shapes, sizes, strict=True):

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradof.tracer.numpy.functions import as_array
 from gradof.tracer.scipy.calls import scipy_function
+from gradof.tracer.scipy.closures import known
 from gradof.tracer.scipy.twins import stand_in, twin_of
 
 _BASE = "scipy.stats._distn_infrastructure"
@@ -51,6 +52,38 @@ def _entropy(self: Any, *args: Any, **kwds: Any) -> Any:
     shapes = tuple(as_array(s).astype(np.float64) for s in shapes)
     valid = twin._argcheck(*shapes) & np.greater(scale, 0)
     return np.where(valid, twin._entropy(*shapes) + np.log(scale), np.nan)
+
+
+@scipy_function(f"{_BASE}.rv_continuous.expect", raw=True)
+def _expect(
+    original: Any, self: Any, func: Any = None, args: Any = (), loc: Any = 0, scale: Any = 1,
+    lb: Any = None, ub: Any = None, conditional: bool = False, **kwds: Any,
+) -> Any:  # fmt: skip
+    """scipy's three integrals. Infinite ends are constants: it scales them, and 0 inf is nan."""
+    if not known((func, args, loc, scale, lb, ub)):
+        return original(self, func, args, loc, scale, lb, ub, conditional, **kwds)
+    from scipy import integrate
+
+    def density(x: Any, *shapes: Any) -> Any:
+        value = x if func is None else func(x)
+        return value * self.pdf(x, *shapes, loc=loc, scale=scale)
+
+    start, end = self._get_support(*args)
+    low, high = _end(lb, start, loc, scale), _end(ub, end, loc, scale)
+    under, below = (float(v > 0) if type(v) is float and np.isinf(v)
+                    else self.cdf(v, *args, loc=loc, scale=scale) for v in (low, high))  # fmt: skip
+    shares = np.stack([as_array(under + (below - under) * a) for a in (0.05, 0.95)])
+    first, last = self.ppf(shares, *args, loc=loc, scale=scale)
+    pieces = ((low, first), (first, last), (last, high))
+    total: Any = sum(integrate.quad(density, *piece, args=args, **kwds)[0] for piece in pieces)
+    return as_array(total / (below - under) if conditional else total)[()]
+
+
+def _end(given: Any, of_support: Any, loc: Any, scale: Any) -> Any:
+    if given is not None:
+        return given
+    fixed = isinstance(of_support, float) and np.isinf(of_support)
+    return float(of_support) if fixed else loc + of_support * scale
 
 
 @stand_in("scipy.stats._continuous_distns", "_lazyselect")

@@ -22,13 +22,17 @@ through(
 )
 
 
+_SCALES = {"normal": 1.3489795003921634}  # the range of the standard normal distribution
+
+
 @scipy_function("scipy.stats.iqr")
 def _iqr(
     x: Any, axis: Any = None, rng: Any = (25, 75), scale: Any = 1.0, nan_policy: str = "propagate",
     interpolation: Any = "linear", keepdims: bool = False,
 ) -> Any:  # fmt: skip
-    if nan_policy != "propagate" or isinstance(scale, str):
-        raise TypeError("argument nan_policy, or scale that is a text")
+    if nan_policy != "propagate":
+        raise TypeError("argument nan_policy")
+    scale = _SCALES.get(scale.lower(), scale) if isinstance(scale, str) else scale
     percentile: Any = np.percentile
     low, high = (percentile(x, q, axis=axis, method=interpolation, keepdims=keepdims)
                  for q in sorted(rng))  # fmt: skip
