@@ -52,6 +52,17 @@ CASES = (
     _case(f"{_L}.spsolve", f"{_L}.spsolve({_TRACED}, y)", positive(5), R(3, 2)),
     _case(f"{_L}.splu.solve", f"{_L}.splu({_S}.csc_array({_CONSTANT})).solve(x)", _VECTOR),
     _case(f"{_L}.splu.solve", f"{_L}.splu({_TRACED}).solve(y, trans='T')", positive(5), _VECTOR),
+    # matrices, not arrays: `*` is their product, `**` their power, and sums have two dims
+    *(_case(f"{_S}.{name}", f"m = {_S}.csr_matrix({_CONSTANT})\nd = {_S}.diags(x)\nreturn {source}",
+            _VECTOR, _VECTOR) for name, source in (
+        ("diags * x", "d * y, (d @ m) * y, (m + d) * y, d.T * y"),
+        ("csr_matrix * S", "((d @ m) * d).toarray(), (d * m).toarray()"),
+        ("csr_matrix ** 2", "((d @ m) ** 2).toarray(), (m @ d - m).power(2).toarray()"),
+        ("csr_matrix.sum", "np.asarray((d @ m).sum(axis=0)), np.asarray((m - d).mean(axis=1))"),
+        ("csr_matrix[i]", "(d @ m).tocsr()[1].toarray()"),
+        ("vstack", f"{_S}.vstack([d, m]) * y, {_S}.kron(d, m) * np.ones(9)"),
+        ("diags_array", f"({_S}.diags_array(x) * y).toarray(), {_S}.diags_array(x).sum(axis=0)"),
+    )),
     _case(f"{_L}.factorized", f"{_L}.factorized({_TRACED})(y)", positive(5), _VECTOR),
     _case(f"{_S}.csr_array.multiply", f"{_TRACED}.multiply(y) @ y", _DATA, _VECTOR),
     _case(f"{_L}.spilu.solve",

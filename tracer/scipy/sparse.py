@@ -188,9 +188,9 @@ class TracedSparse:
             raise TypeError("argument dtype or out of a sum")
         if axis is None:
             return np.sum(self._rows[0])
-        m, n = self._shape
-        ones = np.ones(m if axis % 2 == 0 else n, self.dtype)
-        return product(self, ones, turned=axis % 2 == 0)
+        ones = np.ones(self._shape[axis % 2], self.dtype)
+        found = product(self, ones, turned=axis % 2 == 0)
+        return found if isinstance(self, library().sparray) else np.expand_dims(found, axis)
 
     def __matmul__(self, other: Any) -> Any:
         return product(self, other)
@@ -272,6 +272,12 @@ def _class_of_format(matrix: Any, format_: str) -> Any:
     return getattr(library(), f"{format_}_{kind}")
 
 
+def kind_of(*given: Any) -> Any:
+    """The class by rows of what is made of some: an array's if any is, as scipy decides."""
+    is_array = any(isinstance(g, library().sparray) for g in given)
+    return library().csr_array if is_array else library().csr_matrix
+
+
 def row_of(indptr: Any) -> Any:
     """The row of each element."""
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
@@ -325,7 +331,7 @@ def _sparse_product(left: Any, right: Any) -> Any:
     start = np.repeat(np.asarray(starts)[:-1][column] - (np.cumsum(counts) - counts), counts)
     second = np.arange(len(first)) + start
     data = np.take(as_array(a), first) * np.take(as_array(b), second)
-    return from_places(data, row_of(ends)[first], np.asarray(other)[second], (m, n))
+    return from_places(data, row_of(ends)[first], np.asarray(other)[second], (m, n), kind_of(left))
 
 
 def beside(rows: Rows, other: Any) -> Any:
@@ -344,8 +350,9 @@ def added(left: Any, right: Any) -> Any:
         raise TypeError("argument: a sum of sparse and dense")
     parts = [rows_of(s) for s in (left, right)]
     data = np.concatenate([as_array(p[0]) for p in parts])
-    row = np.concatenate([row_of(p[2]) for p in parts])
-    return from_places(data, row, np.concatenate([p[1] for p in parts]), parts[0][3])
+    row, column = map(np.concatenate, zip(*((row_of(p[2]), p[1]) for p in parts), strict=True))
+    decides = right if left.format == "dia" and right.format != "dia" else left
+    return from_places(data, row, column, parts[0][3], kind_of(decides))
 
 
 # --- products -------------------------------------------------------------------------------------

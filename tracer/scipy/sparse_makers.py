@@ -19,6 +19,7 @@ from gradof.tracer.scipy.sparse import (
     from_places,
     from_rows,
     is_traced_sparse,
+    kind_of,
     library,
     row_of,
     rows_of,
@@ -89,7 +90,9 @@ def _diagonals(name: str, offsets_default: Any) -> None:
             data.append(np.broadcast_to(line, (count,)) if len(line) == 1 else line[:count])
             row.append(np.arange(count) + max(-k, 0))
             column.append(np.arange(count) + max(k, 0))
-        return from_places(np.concatenate(data), np.concatenate(row), np.concatenate(column), shape)
+        like = library().csr_array if name.endswith("_array") else library().csr_matrix
+        place = np.concatenate(row), np.concatenate(column)
+        return from_places(np.concatenate(data), *place, shape, like)
 
 
 _diagonals("diags", 0)
@@ -120,7 +123,7 @@ def _kron(A: Any, B: Any) -> Any:
     data = np.reshape(as_array(a)[:, None] * as_array(b)[None, :], -1)
     row = (row_of(p)[:, None] * t[0] + row_of(q)).reshape(-1)
     column = (np.asarray(j)[:, None] * t[1] + np.asarray(k)).reshape(-1)
-    return from_places(data, row, column, (s[0] * t[0], s[1] * t[1]))
+    return from_places(data, row, column, (s[0] * t[0], s[1] * t[1]), kind_of(A, B))
 
 
 def _sparse(value: Any) -> Any:
@@ -135,7 +138,7 @@ def _stacked(blocks: Sequence[Any], axis: int) -> Any:
               for p, s in zip(parts, starts, strict=False)]  # fmt: skip
     shape = (int(starts[-1]), parts[0][3][1]) if axis == 0 else (parts[0][3][0], int(starts[-1]))
     data = np.concatenate([as_array(p[0]) for p in parts])
-    return from_places(data, np.concatenate(row), np.concatenate(column), shape)
+    return from_places(data, np.concatenate(row), np.concatenate(column), shape, kind_of(*blocks))
 
 
 _combined("vstack")(lambda blocks: _stacked(blocks, 0))
