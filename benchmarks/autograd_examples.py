@@ -134,7 +134,8 @@ def difference(first: str, second: str) -> float | None:
     for a, b in zip(_NUMBER.findall(first), _NUMBER.findall(second), strict=True):
         x, y = float(a), float(b)
         if x != y and not (x != x and y != y):
-            worst = max(worst, abs(x - y) / max(abs(x), abs(y), 1e-8))
+            error = abs(x - y) / max(abs(x), abs(y), 1e-8)
+            worst = worst if error <= worst else error  # nan is the worst
     return worst
 
 

@@ -151,7 +151,7 @@ class _Trial:
                 moved = [a + t * direction if k == i else a for k, a in enumerate(_copies(args))]
                 return _total(weights, floats_of(fn(*moved)))
 
-            worst = max(worst, _distance(grad, direction, _difference(along)))
+            worst = _worse(worst, _distance(grad, direction, _difference(along)))
         self.note("first", worst, DERIVATIVE)
 
     def second(self, fn: Any, args: Sequence[Array], weights: list[Array]) -> None:
@@ -186,7 +186,7 @@ class _Trial:
         )
         worst = 0.0
         for mine, probe, want in zip(ours, probes, wanted, strict=True):
-            worst = max(worst, _distance(mine, probe, float(want)))
+            worst = _worse(worst, _distance(mine, probe, float(want)))
         self.note("second", worst, DERIVATIVE)
 
     def single(self, fn: Any, args: Sequence[Array], weights: Any, grads: Any) -> None:
@@ -202,7 +202,7 @@ class _Trial:
             if mine.dtype != np.float32:
                 self.reasons.append(f"a float32 argument has a gradient of {mine.dtype}")
                 error = np.inf
-            error = max(error, _error(mine, exact))
+            error = _worse(error, _error(mine, exact))
         self.note("single", error, allowed)
 
     def direction(self, like: Array) -> Array:
@@ -225,6 +225,11 @@ def _gradients(pullback: Any, value: Any, weights: Sequence[Array]) -> list[Arra
         np.asarray(next(supply), dtype=x.dtype) if floats_of(x) else x for x in leaves
     ]  # fmt: skip
     return [np.asarray(g) for g in flatten(pullback(tree.unflatten(seeds)))[0] if g is not None]
+
+
+def _worse(error: float, other: float) -> float:
+    """The larger of two errors; what is no number is the worst, which `max` may pass over."""
+    return error if other <= error else other
 
 
 def _total(weights: Sequence[Array], values: Sequence[Any]) -> float:
@@ -254,7 +259,7 @@ def _value_error(have: Any, want: Any, dtypes: bool = True) -> float:
     for a, b in zip(mine, right, strict=True):
         if dtypes and (np.asarray(a).dtype != np.asarray(b).dtype or np.shape(a) != np.shape(b)):
             return np.inf
-        worst = max(worst, _error(np.asarray(a), np.asarray(b)))
+        worst = _worse(worst, _error(np.asarray(a), np.asarray(b)))
     return worst
 
 

@@ -144,3 +144,8 @@ def test_a_ufunc_that_is_left_out_is_an_error_and_never_zero(name: str) -> None:
     args = [np.full(2, 0.5) for _ in range(ufunc.nin)]
     with pytest.raises(UnsupportedOpError, match=name):
         vjp(lambda *xs: ufunc(*xs), *args)
+
+
+def test_a_gradient_of_nan_is_not_right() -> None:
+    row = try_case(case("where", "np.where(x > 5.0, np.sqrt(x - 5.0), x)", R(3)))
+    assert row.value and not row.first and not row.second

@@ -122,6 +122,18 @@ def _triangle(y: Any, c: Any, rising: Any, falling: Any) -> Any:
     return np.where(left, rising(y, below), falling(1.0 - y, above))
 
 
+def _double_gamma(y: Any, a: Any, forward: bool) -> Any:
+    """The distribution function of a gamma distribution and its mirror image, or the inverse."""
+    if forward:
+        size = np.abs(y)
+        inside, outside = _special("gammainc")(a, size), _special("gammaincc")(a, size)
+        return np.where(y > 0, 0.5 + 0.5 * inside, 0.5 * outside)
+    upper = y > 0.5
+    right = _special("gammaincinv")(a, np.where(upper, 2.0 * y - 1.0, 0.5))
+    left = _special("gammainccinv")(a, np.where(upper, 0.5, 2.0 * y))
+    return np.where(upper, right, -left)
+
+
 _OWN: dict[str, dict[str, Callable[..., Any]]] = {
     "truncnorm": {
         "_logpdf": lambda y, a, b: _normal_log(y) - _log_mass(a, b),
@@ -137,6 +149,12 @@ _OWN: dict[str, dict[str, Callable[..., Any]]] = {
             _triangle(y, c, lambda u, w: 2 * u / w, lambda u, w: 2 * u / w)),
         "_cdf": lambda y, c: _triangle(y, c, lambda u, w: u * u / w, lambda u, w: 1 - u * u / w),
         "_sf": lambda y, c: _triangle(y, c, lambda u, w: 1 - u * u / w, lambda u, w: u * u / w),
+    },
+    "dgamma": {  # scipy takes both branches of negative numbers, too
+        "_cdf": lambda y, a: _double_gamma(y, a, True),
+        "_sf": lambda y, a: _double_gamma(-y, a, True),
+        "_ppf": lambda q, a: _double_gamma(q, a, False),
+        "_isf": lambda q, a: -_double_gamma(q, a, False),
     },
     "skewnorm": {
         "_cdf": lambda y, a: _special("ndtr")(y) - 2.0 * _special("owens_t")(y, a),
