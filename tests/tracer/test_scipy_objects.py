@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, interpolate, optimize, stats
+from scipy import integrate, interpolate, optimize, signal, stats
+from scipy.spatial.transform import Rotation
 
 from gradof import differentiate, grad
 
@@ -80,3 +81,45 @@ def test_a_bracket_of_an_interpolation() -> None:
     slope = np.sum(grad(width)(Y) * STEPS)
     difference = (width(Y + 1e-6 * STEPS) - width(Y - 1e-6 * STEPS)) / 2e-6
     assert slope == pytest.approx(difference, rel=1e-6)
+
+
+class _Private:
+    __slots__ = ("__dict__", "__weight", "shift")
+
+    def __init__(self, y: Any) -> None:
+        self.__weight, self.shift, self.start = y, y * 2.0, y[0]
+
+    def __call__(self, t: Any) -> Any:
+        return self.__weight[0] * t + self.shift[1] + self.start
+
+
+def test_slots_with_private_names() -> None:
+    slope = grad(lambda y: integrate.quad(_Private(y), 0.0, 1.0)[0])(np.array([1.0, 2.0]))
+    np.testing.assert_allclose(slope, [1.5, 2.0])
+
+
+TURN = np.array([0.2, 0.4, -0.3, 0.9])
+LEFT_AS_THEY_ARE: dict[str, Callable[[Any], Any]] = {
+    "quaternions of another length": lambda q: Rotation(2 * q, normalize=False).as_rotvec(),
+    "and of a small angle": lambda q: Rotation(2 * q * [1e-4, 1e-4, 0, 1], normalize=False)
+    .as_rotvec(),
+    "no peaks": lambda q: signal.peak_prominences(q, [])[0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEFT_AS_THEY_ARE)
+def test_values_are_scipys(name: str) -> None:
+    fn = LEFT_AS_THEY_ARE[name]
+    np.testing.assert_allclose(differentiate(fn)(TURN), fn(TURN), rtol=1e-13)
+
+
+@pytest.mark.parametrize(("at", "fn"), [
+    (np.full(4, np.nan), lambda q: Rotation.from_quat(q).as_matrix()),
+    (np.eye(2), lambda m: Rotation.from_matrix(m).as_quat()),
+    (-np.eye(3), lambda m: Rotation.from_matrix(m).as_quat()),
+])  # fmt: skip
+def test_what_scipy_refuses(at: Any, fn: Any) -> None:
+    with pytest.raises(ValueError, match=r"norm|shape|determinant"):
+        fn(at)
+    with pytest.raises(ValueError, match=r"norm|shape|determinant"):
+        differentiate(fn)(at)

@@ -148,6 +148,8 @@ def attributes_of(value: Any) -> dict[str, Any]:
     for base in type(value).__mro__:
         slots = vars(base).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
+            if name.startswith("__") and not name.endswith("__"):  # a private name of the class's
+                name = f"_{base.__name__.lstrip('_')}{name}"
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
                 found[name] = getattr(value, name)
     return found

@@ -122,9 +122,15 @@ def _crossing(x: Any, at: Any, step: int, heights: Any) -> Any:
     return np.where(crosses, (heights - x[at]) / np.where(crosses, rise, 1.0), 0.0)
 
 
+def _indices(peaks: Any) -> Any:
+    """Places of peaks; an empty list is one of none."""
+    peaks = as_array(peaks)
+    return peaks if peaks.size else np.zeros(0, np.intp)
+
+
 @scipy_function("scipy.signal.peak_prominences")
 def _peak_prominences(x: Any, peaks: Any, wlen: Any = None) -> Any:
-    x, peaks = as_array(x).astype(np.float64), as_array(peaks)
+    x, peaks = as_array(x).astype(np.float64), _indices(peaks)
     original = original_of("scipy.signal.peak_prominences")
 
     def bases(x: Any, peaks: Any) -> Any:
@@ -138,7 +144,7 @@ def _peak_prominences(x: Any, peaks: Any, wlen: Any = None) -> Any:
 def _peak_widths(
     x: Any, peaks: Any, rel_height: Any = 0.5, prominence_data: Any = None, wlen: Any = None
 ) -> Any:
-    x, peaks = as_array(x).astype(np.float64), as_array(peaks)
+    x, peaks = as_array(x).astype(np.float64), _indices(peaks)
     if prominence_data is None:
         prominence_data = _peak_prominences(x, peaks, wlen)
     original = original_of("scipy.signal.peak_widths")

@@ -4,7 +4,7 @@
     np.sum(r.apply(points) ** 2)                    # dv, dangles, dpoints; at v = 0, too
 
 scipy has its functions twice: in Cython, and in Python for other libraries' arrays (from 1.17 on).
-Rotations of traced values go by the second. Three of these are written anew here: norms of
+Rotations of traced values go by the second. Some of its functions are written anew here: norms of
 rotation vectors have no derivative at zero, and a matrix that is nearly a rotation becomes one by
 a decomposition that has none.
 """
@@ -95,17 +95,28 @@ def _as_rotvec(quat: Any, degrees: bool = False) -> Any:
     quat = twin_globals(_XP)["_quat_canonical"](quat)
     vector, real = quat[..., :3], quat[..., 3:]
     square = np.sum(vector * vector, axis=-1, keepdims=True)
-    small = square <= (_SMALL / 2.0) ** 2
-    norm = np.sqrt(np.where(small, 1.0, square))
+    small = square <= (_SMALL / 2.0) ** 2 * real * real
     ratio = square / np.where(small, real * real, 1.0)
-    series = 2.0 / np.where(small, real, 1.0) * (1.0 - ratio / 3.0 + ratio**2 / 5.0)
-    scale = np.where(small, series, 2.0 * np.arctan2(norm, real) / norm)
+    turned = 4.0 * ratio * (1.0 - ratio / 3.0 + ratio**2 / 5.0) ** 2  # the angle's square
+    angle = 2.0 * np.arctan2(np.sqrt(np.where(small, 1.0, square)), np.where(small, 1.0, real))
+    series = 2.0 + turned / 12.0 + 7.0 * turned**2 / 2880.0
+    scale = np.where(small, series, angle / np.sin(angle / 2.0))
     return vector * scale * (180.0 / np.pi if degrees else 1.0)
+
+
+@stand_in(_XP, "_normalize_quaternion")
+def _normalized(quat: Any) -> Any:
+    norm = np.sqrt(np.sum(quat * quat, axis=-1, keepdims=True))
+    if not bool(np.all(norm > 0)):  # scipy's Python lets pass what is nan, its Cython does not
+        raise ValueError("Found zero norm quaternions in `quat`.")
+    return quat / norm
 
 
 @stand_in(_RIGID_XP, "quat_from_matrix")
 @stand_in(_XP, "from_matrix")
 def _from_matrix(matrix: Any, assume_valid: bool = False) -> Any:
+    if matrix.shape[-2:] != (3, 3):
+        raise ValueError(f"Expected `matrix` to have shape (..., 3, 3), got {matrix.shape}")
     if not assume_valid:
         if bool(np.any(np.linalg.det(matrix) <= 0)):
             raise ValueError("Non-positive determinant (left-handed or null coordinate frame)")
