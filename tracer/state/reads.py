@@ -22,7 +22,6 @@ by itself.
 
 from __future__ import annotations
 
-import importlib
 import io
 from collections import deque
 from collections.abc import Callable, Mapping, Set
@@ -61,7 +60,6 @@ from gradof.tracer.state.tested import Decisions
 from gradof.tracer.state.unheard import Listening, is_listening
 from gradof.tracer.state.variables import is_tensor_in
 
-_IMPORT: CodeType = importlib._bootstrap._find_and_load.__code__  # type: ignore[attr-defined]
 WRITES = "code that writes to attributes and variables of others"
 # nn.Module's own plumbing: hooks and attributes are looked at by themselves, and so is `forward`,
 # which may be an instance's own.
@@ -119,7 +117,6 @@ class Reads:
         self.before_c: Callable[[Any], None] | None = None  # is told of them before they run
         self._globals: dict[int, tuple[BoundNames, int]] = {}  # by facts: what was seen of them
         self._told: set[int] = set()  # ids of code that logs and warns
-        self._importing: FrameType | None = None  # what looks for a module and runs its body
         self._listening = Listening(self._note)
 
     # --- the hook -------------------------------------------------------------------------------
@@ -140,14 +137,8 @@ class Reads:
                 self.held.correct("item", space, name, MISSING)  # nor was it there before
 
     def _note(self, frame: FrameType, event: str, arg: Any) -> None:
-        if self._importing is not None:  # a module's body is not what the function does
-            if event == "return" and frame is self._importing:
-                self._importing = None
-        elif event == "call":
+        if event == "call":
             code = frame.f_code
-            if code is _IMPORT:
-                self._importing = frame
-                return
             if id(code) not in self._facts:
                 self._codes.append(code)
                 self._facts[id(code)] = self._first(frame)

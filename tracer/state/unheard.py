@@ -8,12 +8,14 @@ A hook costs each call and return of Python a call of its own: a third of what t
 went into calls of the tracer's. What may run code of the user's goes through `heard`.
 
 Nor is it what the traced function does if the garbage collector runs while it is traced, and calls
-`gc.callbacks` of some library: `listen` turns the hook off around them.
+`gc.callbacks` of some library, or if a module is imported for the first time: the hook is off
+around them. torch imports a thousand modules when one of its transforms is first used.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import sys
 import threading
 from _lsprof import Profiler as _Profiler
@@ -140,8 +142,47 @@ class _Collections:
             _set(hook)
 
 
+_IMPORTLIB: Any = importlib._bootstrap
+
+
+class _Imports:
+    """What looks for a module and runs its body, unheard while any hook is on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._pythons: Any = None
+
+    def start(self) -> None:
+        with self._lock:
+            self._count += 1
+            if self._count == 1:
+                self._pythons, _IMPORTLIB._find_and_load = _IMPORTLIB._find_and_load, self._find
+
+    def stop(self) -> None:
+        with self._lock:
+            self._count -= 1
+            if not self._count:
+                _IMPORTLIB._find_and_load = self._pythons
+
+    def _find(self, *args: Any) -> Any:
+        hooks = _HOOKS.on, _HOOKS.off
+        if hooks == (None, None):
+            return self._pythons(*args)
+        _set(None)
+        _HOOKS.on = _HOOKS.off = None
+        try:
+            return self._pythons(*args)
+        finally:
+            _HOOKS.on, _HOOKS.off = hooks
+            _set(_HOOKS.on)
+
+
+_IMPORTS = _Imports()
+
+
 class Listening:
-    """A profile hook of the thread, from `start` to `stop`; collections are not heard."""
+    """A profile hook of the thread, from `start` to `stop`; see the module docstring."""
 
     def __init__(self, hook: Any) -> None:
         self.hook = hook
@@ -153,6 +194,7 @@ class Listening:
         self._outer = take_off(), _HOOKS.on
         gc.callbacks.insert(0, self._collections.first)
         gc.callbacks.append(self._collections.last)
+        _IMPORTS.start()
         _HOOKS.on = self.hook
         _set(self.hook)
 
@@ -160,5 +202,6 @@ class Listening:
         """Put back the hook that was there before."""
         outer, _HOOKS.on = self._outer
         put_back(outer)
+        _IMPORTS.stop()
         gc.callbacks.remove(self._collections.first)
         gc.callbacks.remove(self._collections.last)
