@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -19,57 +18,16 @@ from gradof.runtime.function import Differentiated
 from gradof.runtime.results import gradient_flags
 from gradof.runtime.thread import calling_plain
 from gradof.runtime.torch_arrays import to_numpy
-from gradof.testing.closeness import FACTOR, directional, equal, largest, noise, rows
+from gradof.testing.closeness import equal, largest, noise, rows
 from gradof.testing.localize import examine_ops, values_of
 from gradof.testing.report import Report, Row
+from gradof.testing.torch_differences import finite_differences
 from gradof.testing.torch_lines import first_diverging_line
+from gradof.testing.torch_runs import Inputs, Run, in_parts, is_inexact, random_like
 from gradof.tracer.core.pytree import flatten, flatten_call
 
 Tensor = torch.Tensor
 MOVES = 3  # runs on moved inputs
-
-
-@dataclass
-class Inputs:
-    """Everything a call reads: argument leaves and free tensors, with what to wish back later."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    leaves: list[Tensor]
-    free: list[Tensor]
-    names: list[str]
-    saved: list[Tensor]
-
-    @property
-    def wanted(self) -> list[Tensor]:
-        """The inputs that require grad."""
-        return [t for t in (*self.leaves, *self.free) if t.requires_grad]
-
-    @property
-    def wanted_names(self) -> list[str]:
-        """Names of `wanted`."""
-        pairs = zip((*self.leaves, *self.free), self.names, strict=True)
-        return [name for t, name in pairs if t.requires_grad]
-
-    def restore(self) -> None:
-        """Undo what the function wrote into its inputs."""
-        with torch.no_grad():
-            for tensor, saved in zip((*self.leaves, *self.free), self.saved, strict=True):
-                if not torch.equal(tensor, saved):
-                    tensor.data.copy_(saved)
-
-
-@dataclass
-class Run:
-    """What one run gave: leaves of the result, and gradients of the floating-point ones."""
-
-    results: list[Tensor]
-    gradients: list[list[Tensor | None]]  # first, then second
-
-    @property
-    def floats(self) -> list[Tensor]:
-        """The floating-point results."""
-        return [t for t in self.results if t.is_floating_point()]
 
 
 def check_torch(
@@ -102,7 +60,7 @@ def check_torch(
     else:
         with in_float64(inputs):
             exact = reference_results(eager, inputs, order, seed)
-            _finite_differences(report, eager, inputs, (ours, theirs, exact), seed)
+            finite_differences(report, eager, inputs, (ours, theirs, exact), seed)
     moved = functools.partial(moved_inputs, eager, inputs, order, seed)
     compare_results(report, inputs.wanted_names, ours, theirs, exact, moved)
     if per_op or not report.ok:
@@ -122,7 +80,7 @@ def compare_results(
     for i, (mine, other) in enumerate(zip(ours.results, theirs.results, strict=True)):
         if mine.dtype != other.dtype or mine.requires_grad != other.requires_grad:
             report.rows.append(Row(f"output {i}: dtype, requires_grad", "eager", inf, None, 0, 0))
-        elif not mine.is_floating_point():
+        elif not is_inexact(mine):
             report.rows.append(equal(f"output {i}", mine.numpy(), other.numpy()))
     groups = [("output", ours.floats, theirs.floats, None if exact is None else exact.floats)]
     for k, title in enumerate(("gradient of", "second gradient of")[: len(ours.gradients)]):
@@ -151,8 +109,8 @@ def moved_inputs(eager: Callable[..., Any], inputs: Inputs, order: int, seed: in
     try:
         for _ in range(MOVES):
             inputs.saved = [
-                s + s * torch.finfo(s.dtype).eps * random_like(s, generator).sign()
-                if s.is_floating_point() else s for s in saved
+                s + s * torch.finfo(s.dtype).eps * random_like(s, generator).sgn()
+                if is_inexact(s) else s for s in saved
             ]  # fmt: skip
             inputs.restore()
             runs.append(reference_results(eager, inputs, order, seed))
@@ -215,7 +173,7 @@ def sample_inputs(bound: Bound, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     leaves, free = list(bound.inputs[:n]), list(bound.inputs[n:])
     if not any(t.requires_grad for t in (*leaves, *free)):
         for leaf in leaves:
-            leaf.requires_grad_(leaf.is_floating_point())
+            leaf.requires_grad_(is_inexact(leaf))
     if not any(t.requires_grad for t in (*leaves, *free)):
         raise LeafTypeError(
             "no argument can be differentiated", hint="pass a floating-point tensor"
@@ -260,7 +218,7 @@ def _derivatives(fn: Callable[..., Any], inputs: Inputs, order: int, seed: int) 
         [run.floats[i] for i in chosen], wanted, [weights[i] for i in chosen],
         create_graph=order > 1, allow_unused=True,
     )  # fmt: skip
-    run.gradients.append(list(grads))
+    run.gradients.append([None if g is None else in_parts(g) for g in grads])
     if order > 1:
         again = [(g, random_like(t, generator)) for g, t in zip(grads, wanted, strict=True)]
         live = [(g, w) for g, w in again if g is not None and g.requires_grad]
@@ -269,7 +227,8 @@ def _derivatives(fn: Callable[..., Any], inputs: Inputs, order: int, seed: int) 
             first, seeds = zip(*live, strict=True)
             second = torch.autograd.grad(first, wanted, seeds, allow_unused=True)
         run.gradients.append([
-            torch.zeros_like(t) if g is None else g for g, t in zip(second, wanted, strict=True)
+            in_parts(torch.zeros_like(t) if g is None else g)
+            for g, t in zip(second, wanted, strict=True)
         ])  # fmt: skip
     run.results = [t.detach().clone().requires_grad_(t.requires_grad) for t in outputs]
     inputs.restore()
@@ -302,10 +261,9 @@ def _nodes_behind(tensor: Tensor) -> Iterator[str]:
             queue += [child for child, _ in node.next_functions]
 
 
-def random_like(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """A random cotangent of the shape and dtype of a tensor."""
-    # drawn in float64, so that runs in both precisions get the same numbers
-    return torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.dtype)
+def _widened(tensor: Tensor) -> Tensor:
+    wide = torch.complex128 if tensor.is_complex() else torch.float64
+    return tensor.to(wide) if is_inexact(tensor) else tensor
 
 
 @contextmanager
@@ -314,75 +272,19 @@ def in_float64(inputs: Inputs) -> Iterator[None]:
     everything = [*inputs.leaves, *inputs.free]
     originals = [t.data for t in everything]
     saved = inputs.saved
-    inputs.saved = [s.double() if s.is_floating_point() else s for s in saved]
+    inputs.saved = [_widened(s) for s in saved]
     default = torch.get_default_dtype()
     try:
         torch.set_default_dtype(torch.float64)
         for tensor in everything:
-            if tensor.is_floating_point():
-                tensor.data = tensor.data.double()
+            if is_inexact(tensor):
+                tensor.data = _widened(tensor.data)
         yield
     finally:
         torch.set_default_dtype(default)
         inputs.saved = saved
         for tensor, original in zip(everything, originals, strict=True):
             tensor.data = original
-
-
-def _finite_differences(
-    report: Report, eager: Callable[..., Any], inputs: Inputs, runs: tuple[Run, Run, Run], seed: int
-) -> None:
-    """Our gradient along a random direction against differences of float64 eager."""
-    ours, theirs, exact = runs
-    generator = torch.Generator().manual_seed(seed + 2)
-    originals = [t.data for t in inputs.wanted]
-    directions = [random_like(t, generator) for t in originals]
-    step = 1e-6
-
-    def value(sign: float) -> float:
-        for tensor, original, direction in zip(inputs.wanted, originals, directions, strict=True):
-            tensor.data = original + sign * step * direction
-        with calling_plain():  # with history: the function may take gradients itself
-            leaves = flatten(eager(*inputs.args, **inputs.kwargs))[0]
-        outputs = [t for t in leaves if isinstance(t, Tensor) and t.is_floating_point()]
-        weights = torch.Generator().manual_seed(seed + 1)
-        total = 0.0
-        for output, mine in zip(outputs, exact.floats, strict=True):
-            weight = random_like(output, weights)
-            if mine.requires_grad:
-                total += float((weight * output.detach()).sum())  # it may be an argument
-        for tensor, original in zip(inputs.wanted, originals, strict=True):
-            tensor.data = original
-        inputs.restore()
-        return total
-
-    def products(run: Run) -> list[float]:
-        return [
-            0.0 if g is None else float((g.detach().double() * d).sum())
-            for g, d in zip(run.gradients[0], directions, strict=True)
-        ]
-
-    mine, eagers, right = products(ours), products(theirs), products(exact)
-    sizes = [
-        float((g.detach().double() * d).abs().sum())
-        for g, d in zip(exact.gradients[0], directions, strict=True) if g is not None
-    ]  # fmt: skip
-    ulp = max(torch.finfo(g.dtype).eps for g in theirs.gradients[0] if g is not None)
-    slack = FACTOR * sum(abs(a - b) for a, b in zip(eagers, right, strict=True))
-    values = (value(-1.0), value(0.0), value(1.0))
-    name = "gradient along a line"
-    judge = directional(name, sum(right), values, step, sum(sizes))
-    if judge is None:
-        report.notes.append("the function is not finite around the inputs: no finite differences")
-    elif not judge.ok:
-        report.notes.append(
-            "finite differences contradict torch's own gradient: it is cut on purpose (detach) or "
-            "has a jump; they are no judge here"
-        )
-    else:
-        row = directional(name, sum(mine), values, step, sum(sizes), ulp, slack)
-        assert row is not None
-        report.rows.append(row)
 
 
 def _arrays(tensors: Sequence[Tensor | None]) -> list[Any]:

@@ -21,16 +21,14 @@ from gradof.ir.opinfo import has_trait
 from gradof.runtime.function import Differentiated
 from gradof.testing.report import Report
 from gradof.testing.torch_check import (
-    Inputs,
-    Run,
     compare_results,
     in_float64,
     moved_inputs,
     own_leaves,
-    random_like,
     reference_results,
     sample_inputs,
 )
+from gradof.testing.torch_runs import Inputs, Run, random_like
 
 # Cotangents come in the order of the floating-point results; None where eager's has no history.
 PROGRAM = """
@@ -57,13 +55,16 @@ def tensors(tree):
 
 torch.manual_seed(seed)
 results = tensors(getattr(module, name)(*args, **kwargs))
-floats = [t for t in results if t.is_floating_point()]
+def in_parts(t):
+    return torch.view_as_real(t.resolve_conj()) if t is not None and t.is_complex() else t
+
+floats = [in_parts(t) for t in results if t.is_floating_point() or t.is_complex()]
 heads = [(t, g) for t, g in zip(floats, cotangents, strict=True) if g is not None]
 wanted = [t for t in tensors((args, kwargs)) if t.requires_grad]
 gradients = torch.autograd.grad(
     [t for t, _ in heads], wanted, [g for _, g in heads], allow_unused=True)
 flags = [t.requires_grad for t in results]
-torch.save(([t.detach() for t in results], flags, gradients), found)
+torch.save(([t.detach() for t in results], flags, [in_parts(g) for g in gradients]), found)
 """
 
 

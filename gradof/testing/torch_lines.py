@@ -36,8 +36,9 @@ class _ByLine(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's ow
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         for leaf in flatten(result)[0]:
-            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
-                self.seen.setdefault(str(user_loc()), []).append(leaf.detach().clone().numpy())
+            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and not leaf.is_meta:
+                wide = leaf.to(torch.float32) if leaf.dtype is torch.bfloat16 else leaf
+                self.seen.setdefault(str(user_loc()), []).append(wide.detach().clone().numpy())
         return result
 
 
