@@ -57,7 +57,7 @@ JOINS = (
     *_variants("insert", "x, 1, 5.0", "x, 1, x[0] * 2, axis=0", "x[0], [1, 3], x[1, :2]",
                "x, slice(0, 2), 1.0, axis=1"),
     *_variants("delete", "x, 1", "x, [0, 2], axis=1", "x, slice(0, 2), axis=0"),
-    *_variants("resize", "x, (5, 3)", "x, 4"),
+    *_variants("resize", "x, (5, 3)", "x, 4", "x[:0], (2, 3)"),
     *_variants("split", "x, 2, axis=1", "x, [1, 2]"),
     *_variants("array_split", "x, 2", "x, 3, axis=1"),
     *_variants("vsplit", "x, 3"),

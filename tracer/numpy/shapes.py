@@ -251,6 +251,8 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
 def _resize(a: Any, new_shape: Any) -> Any:
     new_shape = whole(new_shape)
     count = int(np.prod(new_shape, dtype=np.int64))
+    if not a.size:  # numpy repeats a zero
+        return np.zeros(new_shape, a.dtype)
     return np.reshape(np.ravel(a)[(np.arange(count) % a.size).tolist()], new_shape)
 
 
