@@ -9,6 +9,7 @@ from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.loop import Loop, is_loop
 from gradof.ir.opinfo import OPS
 from gradof.ops.registry import Op
+from gradof.ops.rules import input_name
 
 
 def op_of(node: Node) -> Op:
@@ -20,11 +21,6 @@ def op_of(node: Node) -> Op:
             hint="specialise symbolic zeros and GradOf blocks first (specialize_autograd_zero)",
         )
     return record
-
-
-def input_name(record: Op, index: int) -> str:
-    """The schema's name of operand `index` (the one name of a variadic op)."""
-    return record.inputs[0] if record.variadic else record.inputs[index]
 
 
 def propagate_requires_grad(graph: Graph, flags: Sequence[bool]) -> set[Value]:

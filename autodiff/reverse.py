@@ -23,11 +23,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from gradof.autodiff.loops import reverse_of_loop
 from gradof.autodiff.requires_grad import (
-    input_name,
     op_of,
     propagate_requires_grad,
     reaching,
@@ -37,11 +35,11 @@ from gradof.ir.builder import Builder
 from gradof.ir.core import Block, Graph, Node, Value
 from gradof.ir.loop import is_loop
 from gradof.ir.types import TensorType
-from gradof.ops.custom import behind_hooks
-from gradof.ops.expr import Emitter, Expr, F, Like
+from gradof.ops.expr import Emitter, Expr, F
 from gradof.ops.nan_safe import zero_where_unreached
 from gradof.ops.opaque import ask_no_gradient
 from gradof.ops.registry import Op, Refused
+from gradof.ops.rules import input_name, rule_arguments
 from gradof.passes.expand_composites import expand_composites_in
 
 
@@ -190,7 +188,7 @@ class _ReverseBuilder:
                     loc=node.loc,
                     hint="keep that operand constant: argnums without it, or a number",
                 )
-            arguments = _arguments(node, record, record.reads[name], cotangents, emitter)
+            arguments = rule_arguments(node, record, record.reads[name], cotangents, emitter)
             grads = rule(**arguments)
             listed = list(grads) if record.variadic else [grads]
             if len(listed) != len(positions):
@@ -205,49 +203,6 @@ class _ReverseBuilder:
                     reduced = _undo_broadcast(grad, node, node.inputs[i], emitter)
                     results.append((node.inputs[i], reduced))
         return results
-
-
-def _arguments(
-    node: Node, record: Op, reads: Sequence[str], cotangents: dict[Value, Value], emitter: Emitter
-) -> dict[str, Any]:
-    """What a rule asked for, by the names of its parameters (see gradof.ops.registry)."""
-    values: dict[str, Any] = {**node.attrs, "block": node.blocks[0] if node.blocks else None}
-    if record.variadic_outputs:
-        grads = [cotangents.get(out) for out in node.outputs]
-        values["g"] = [None if grad is None else emitter.wrap(grad) for grad in grads]
-        values[record.outputs[0]] = [emitter.wrap(behind_hooks(out)) for out in node.outputs]
-    outputs = () if record.variadic_outputs else tuple(
-        zip(record.outputs, node.outputs, strict=True)
-    )
-    if record.variadic:
-        values[record.inputs[0]] = [emitter.wrap(v) for v in node.inputs]
-        values[record.inputs[0] + "_like"] = [Like(v, emitter) for v in node.inputs]
-        named = list(outputs)
-    else:
-        named = [*zip(record.inputs, node.inputs, strict=True), *outputs]
-    for name, value in named:
-        values[name] = emitter.wrap(value)
-        values[f"{name}_like"] = Like(value, emitter)
-    for name, value in outputs:
-        values[name] = emitter.wrap(behind_hooks(value))
-        if value in cotangents:
-            cotangent_name = "g" if len(record.outputs) == 1 else f"g_{name}"
-            values[cotangent_name] = emitter.wrap(cotangents[value])
-    if "wirtinger" in record.traits:
-        return {name: values[name] for name in reads}
-    own = {*record.inputs, *record.outputs}
-    return {n: _conjugate(values[n]) if n in own else values[n] for n in reads}
-
-
-def _conjugate(value: Any) -> Any:
-    """What a rule reads; see Note [Gradients of complex numbers]."""
-    if isinstance(value, list):
-        return [_conjugate(v) for v in value]
-    assert isinstance(value, Expr)
-    if isinstance(value.scalar, complex):
-        return value.emitter.wrap(value.emitter.body.constant(value.scalar.conjugate()))
-    type_ = value.value.type
-    return F.conj(value) if isinstance(type_, TensorType) and type_.dtype.is_complex else value
 
 
 def _undo_broadcast(grad: Expr, node: Node, operand: Value, emitter: Emitter) -> Expr:

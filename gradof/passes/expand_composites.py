@@ -39,11 +39,16 @@ def expand_composites_in(block: Block, with_rules: bool = True) -> bool:
     for node in block.nodes():
         for inner in node.blocks:
             changed |= expand_composites_in(inner, with_rules)
-        record = _composite(node, with_rules)
-        if record is not None:
-            _expand(node, record, with_rules)
-            changed = True
+        changed |= expand_one(node, with_rules)
     return changed
+
+
+def expand_one(node: Node, with_rules: bool = True) -> bool:
+    """The same for one node."""
+    record = _composite(node, with_rules)
+    if record is not None:
+        _expand(node, record, with_rules)
+    return record is not None
 
 
 def _composite(node: Node, with_rules: bool) -> Op | None:

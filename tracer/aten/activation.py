@@ -88,8 +88,10 @@ def rrelu(
 
 
 @aten("log_sigmoid_forward.default")
-def log_sigmoid(c: Call, x: Expr) -> tuple[Expr, None]:
-    return F.log_sigmoid(x), None
+def log_sigmoid(c: Call, x: Expr) -> tuple[Expr, Expr]:
+    # What torch keeps for its own backward: nothing on a GPU.
+    buffer = F.exp(-F.abs(x)) if c.type(1).size else c.full(0, c.type(1))
+    return F.log_sigmoid(x), buffer
 
 
 def _real(value: Number) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradof.ops.expr import Expr, F
-from gradof.tracer.aten.registry import Call, aten
+from gradof.tracer.aten.registry import Call, Operand, aten
 
 _SCALES = ("none", "root_n", "n")
 
@@ -43,9 +43,16 @@ def neg_view(c: Call, x: Expr) -> Expr:
     return F.neg(x)
 
 
-@aten("_conj_copy.default", "resolve_conj.default", "resolve_neg.default")
-def conj_copy(c: Call, x: Expr) -> Expr:
-    return F.conj(x) if c.func.name() == "aten::_conj_copy" else x
+@aten("_conj.default", "_conj_copy.default")
+def conj(c: Call, x: Operand) -> Expr:
+    if isinstance(x, Expr):
+        return F.conj(x)
+    return c.full(x.conjugate())  # a number, within the gradient of exp(1j * x)
+
+
+@aten("resolve_conj.default", "resolve_neg.default")
+def resolved(c: Call, x: Expr) -> Expr:
+    return x
 
 
 def _dims(x: Expr, dims: list[int]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from gradof.tracer.aten.types import dense_of
 
 @aten("zeros.default", "zeros_like.default", "new_zeros.default", "empty.memory_format",
       "empty_like.default", "new_empty.default", "empty_strided.default",
-      "new_empty_strided.default", "efficientzerotensor.default")  # fmt: skip
+      "new_empty_strided.default")  # fmt: skip
 def zeros(c: Call, *_: Any, **__: Any) -> Expr:
     # An empty tensor may hold anything; zeros are as good.
     return c.full(0)

@@ -143,7 +143,7 @@ def avg_pool(
     c: Call, x: Expr, kernel: Ints, stride: Ints = (), padding: int | Ints = 0,
     ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Expr:  # fmt: skip
-    rank = int(c.func.name()[-2])
+    rank = int(c.func.name().removesuffix("_backward")[-2])
     window = _per_dim(kernel, rank)
     return F.avg_pool(
         x, kernel=window, stride=_per_dim(stride, rank) or window,

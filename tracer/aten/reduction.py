@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from gradof.ir.types import BOOL, F64
+from gradof.ir.types import BOOL, C64, C128, F64
 from gradof.ops.expr import Expr, F, Number
 from gradof.tracer.aten.registry import Call, aten
 from gradof.tracer.aten.shape import wrap_dim
@@ -137,20 +137,24 @@ for _name in ("var", "std"):
         c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None,
         keepdim: bool = False, _name: str = _name,
     ) -> Expr:  # fmt: skip
-        reduce = F.__getattr__(_name)
-        spread = reduce(
-            _summed_in(c, x), dims=all_dims(x, dim), correction=_correction(correction),
-            keepdims=keepdim,
-        )  # fmt: skip
-        return spread.cast(x.dtype)
+        options: dict[str, Any] = {
+            "dims": all_dims(x, dim), "correction": _correction(correction), "keepdims": keepdim,
+        }  # fmt: skip
+        if x.dtype.is_complex:  # the sum of those of both parts
+            parts = [F.var(_summed_in(c, part), **options) for part in (F.real(x), F.imag(x))]
+            spread = parts[0] + parts[1]
+            spread = spread if _name == "var" else F.sqrt(spread)
+        else:
+            spread = F.__getattr__(_name)(_summed_in(c, x), **options)
+        return spread.cast(c.type().dtype)
 
     def _spread_mean(
         c: Call, x: Expr, dim: Dims = None, *, correction: Number | None = None,
         keepdim: bool = False, _name: str = _name,
     ) -> tuple[Expr, Expr]:  # fmt: skip
         spread = _spread(c, x, dim, correction=correction, keepdim=keepdim, _name=_name)
-        mean = F.mean(_summed_in(c, x), dims=all_dims(x, dim), keepdims=keepdim)
-        return spread, mean.cast(x.dtype)
+        wide = x if x.dtype.is_complex else _summed_in(c, x)
+        return spread, F.mean(wide, dims=all_dims(x, dim), keepdims=keepdim).cast(x.dtype)
 
     aten(f"{_name}.correction")(_spread)
     aten(f"{_name}_mean.correction")(_spread_mean)
@@ -178,6 +182,8 @@ def vector_norm(
 ) -> Expr:
     p = 2 if p is None else p
     assert not isinstance(p, complex)
+    if x.dtype.is_complex:
+        x = F.abs(x.cast(C128 if c.type().dtype == F64 else C64))
     x = x.cast(c.type().dtype)
     dims = all_dims(x, dim)
     real = x.dtype.kind == "float"
@@ -191,8 +197,9 @@ def vector_norm(
 
 @aten("dist.default")
 def dist(c: Call, x: Expr, y: Expr, p: Number = 2) -> Expr:
-    dtype = c.type().dtype
-    return vector_norm(c, x.cast(dtype) - y.cast(dtype), p)
+    away = x - y if x.dtype.is_complex or y.dtype.is_complex else (
+        x.cast(c.type().dtype) - y.cast(c.type().dtype))  # fmt: skip
+    return vector_norm(c, away, p)
 
 
 @aten("trace.default")

@@ -3,6 +3,7 @@
     torch.sort(x, 0) of a 0-d x          of rows of one number (`rows`)
     x[mask]                              as many rows as the mask has now (`by_value`)
     x[:, i] in a scripted function       torch's interpreter gives `i` with its wrapper
+    a gradient of nothing                ordinary zeros, and not torch's tensors without memory
 """
 
 from __future__ import annotations
@@ -31,11 +32,17 @@ def instead(func: Any, args: tuple[Any, ...]) -> Call | None:
         return _without_wrappers
     if needs_rows(func, args):
         return on_rows
+    if func is _ATEN._efficientzerotensor.default:
+        return _zeros
     return _by_value if reads_values(func, args) else None
 
 
 def _by_value(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return BY_VALUE[func](*args, **kwargs)
+
+
+def _zeros(_: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return torch.zeros(*args, **kwargs)
 
 
 def _is_wrapped(index: Any) -> bool:

@@ -82,7 +82,8 @@ class Layouts:
                     self._offsets.update(self.sources(value))
         like = args[0] if args else kwargs.get("input")
         if getattr(func, "__name__", "") in _DROPOUTS and isinstance(like, Tensor):
-            self.drawn(like, self._value(like))
+            if is_wrapper(like):
+                self.drawn(like, self._value(like))
         self._formats |= kwargs.get("memory_format") not in (None, torch.preserve_format)
         name = getattr(func, "__name__", "")
         if not self._written and (
@@ -95,7 +96,7 @@ class Layouts:
     def made(self, func: Any, args: Sequence[Any], result: Any) -> None:
         """Take down that a result is laid out as an argument whose elements it does not have."""
         if getattr(func, "__name__", "") in _LIKE and isinstance(result, Tensor):
-            if is_wrapper(result) and isinstance(args[0], Tensor):
+            if is_wrapper(result) and isinstance(args[0], Tensor) and is_wrapper(args[0]):
                 self._like[self._value(result)] = self._value(args[0])
 
     def marks(self) -> object:

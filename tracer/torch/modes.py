@@ -68,7 +68,7 @@ from gradof.tracer.torch.refused import MAKES_LEAF, SETS_DATA, as_ours, refuse
 from gradof.tracer.torch.renorm import RENORMS, renormed
 from gradof.tracer.torch.rows import laid_out_as
 from gradof.tracer.torch.sizes_apart import torchs_own
-from gradof.tracer.torch.transforms import TransformedWrites, inside, transformed
+from gradof.tracer.torch.transforms import TransformedWrites, gradients_are_off, inside, transformed
 from gradof.tracer.torch.versions import ASKS_INFERENCE
 from gradof.tracer.torch.windows import WindowViews
 
@@ -261,7 +261,7 @@ class ApiMode(TorchFunctionMode):
             with self.recorder.pause(), plainly():
                 found = func(*args, **kwargs)
                 func, args, kwargs = torch.tensor, (found.item(),), {"dtype": found.dtype}
-        self.checking = func not in CUTS and torch.is_grad_enabled()
+        self.checking = func not in CUTS and not gradients_are_off()
         args = tuple(self._wrapped(a) for a in args)
         kwargs = {k: self._wrapped(v) for k, v in kwargs.items()}
         args = args if func in INDEXING else self.histories.apart(func, args)
@@ -321,7 +321,7 @@ class ApiMode(TorchFunctionMode):
     def _run(self, func: Any, args: Any, kwargs: Any, loc: Loc | None) -> Any:
         """Run torch's function on wrappers; its errors about traced tensors become ours."""
         outer, self.recorder.no_grad_is_known = self.recorder.no_grad_is_known, (
-            not torch.is_grad_enabled() or func is torch.autograd.grad
+            gradients_are_off() or func is torch.autograd.grad
         )
         try:
             cutting = not torch.is_grad_enabled() or cuts_inside(func, args, kwargs)

@@ -27,25 +27,7 @@ from gradof.errors import FreeTensorError, GradofError
 from gradof.ir import forks
 from gradof.ir.core import Value
 from gradof.ir.garbage import few_collections
-from gradof.tracer.aten import (  # noqa: F401  # adaptors register themselves
-    activation,
-    complex,
-    decomposition,
-    elementwise,
-    factory,
-    index,
-    library_calls,
-    linalg,
-    loss,
-    matrix,
-    norm,
-    random,
-    recurrent,
-    reduction,
-    resample,
-    shape,
-    special,
-)
+from gradof.tracer.aten import adaptors  # noqa: F401  # they register themselves
 from gradof.tracer.aten.types import type_of
 from gradof.tracer.core.given import GivenContainers
 from gradof.tracer.core.lent_arrays import lent_leaves

@@ -11,7 +11,7 @@ on the way in, so what enters a transform is lifted here.
 
     user ──▶ ApiMode ──▶ functorch ──▶ autograd ──▶ functionalization ──▶ AtenMode ──▶ Recorder
 
-Forward mode (jvp, jacfwd, hessian) is refused.
+Forward mode (jvp, jacfwd, hessian) is made of these (`forward_mode`); dual tensors are refused.
 """
 
 from __future__ import annotations
@@ -22,16 +22,23 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._functorch import eager_transforms
 
 from gradof.errors import UnsupportedOpError
 from gradof.ir.core import Loc
 from gradof.tracer.core.regions import is_recording
+from gradof.tracer.torch.forward_mode import jvp_by_reverse, no_linearize, standard_basis
 from gradof.tracer.torch.functional import is_wrapper
 
 _WRAPS: tuple[tuple[str, str], ...] = (
     ("torch._functorch.vmap", "_add_batch_dim"),
     ("torch._functorch.eager_transforms", "_wrap_for_grad"),
 )
+
+_OURS: dict[str, Callable[..., Any]] = {
+    "_jvp_with_argnums": jvp_by_reverse, "lazy_dynamo_disallow": no_linearize,
+    "_chunked_standard_basis_for_": standard_basis,
+}  # fmt: skip
 
 
 def transformed(tensor: torch.Tensor) -> bool:
@@ -46,8 +53,8 @@ def inside(tensor: torch.Tensor, loc: Loc | None) -> torch.Tensor:
     """
     if torch.autograd.forward_ad._current_level >= 0:
         raise UnsupportedOpError(
-            "torch's forward mode (torch.func.jvp, jacfwd, hessian) inside a traced function",
-            loc=loc, hint="use gradof.jvp, or torch.func.jacrev",
+            "dual tensors (torch.autograd.forward_ad) inside a traced function", loc=loc,
+            hint="use torch.func.jvp",
         )  # fmt: skip
     while transformed(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
@@ -57,6 +64,16 @@ def inside(tensor: torch.Tensor, loc: Loc | None) -> torch.Tensor:
             hint="use the transform as torch.func.vmap, grad, vjp or jacrev",
         )  # fmt: skip
     return tensor
+
+
+def gradients_are_off() -> bool:
+    """Whether gradients are off for the trace: now, or outside the transforms that run."""
+    if not torch.is_grad_enabled():
+        return True
+    stack = torch._C._functorch.get_interpreter_stack() or ()
+    grad = torch._C._functorch.TransformType.Grad
+    pointers = (torch._C._functorch.CGradInterpreterPtr(s) for s in stack if s.key() == grad)
+    return not all(pointer.prevGradMode() for pointer in pointers)
 
 
 class TransformedWrites:
@@ -88,7 +105,7 @@ def _writes(name: str) -> bool:
         return name == "__setitem__" or (
             name.startswith("__i") and name not in ("__invert__", "__index__", "__int__")
         )
-    return name.endswith("_")
+    return name.endswith("_") and name != "requires_grad_"
 
 
 @contextmanager
@@ -112,11 +129,21 @@ def func_transforms(lift: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[No
         wrap = getattr(module, name)
         before.append((module, name, wrap))
         setattr(module, name, _lifting(wrap, lift))
+    for name, ours in _OURS.items():
+        before.append((eager_transforms, name, getattr(eager_transforms, name)))
+        setattr(eager_transforms, name, _in_a_trace(ours, before[-1][-1]))
     try:
         yield
     finally:
         for module, name, wrap in before:
             setattr(module, name, wrap)
+
+
+def _in_a_trace(ours: Callable[..., Any], torchs: Callable[..., Any]) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return (ours if is_recording() else torchs)(*args, **kwargs)
+
+    return run
 
 
 def _lifting(wrap: Callable[..., Any], lift: Callable[[torch.Tensor], torch.Tensor]) -> Any:
