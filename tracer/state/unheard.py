@@ -166,16 +166,19 @@ class _Imports:
                 _IMPORTLIB._find_and_load = self._pythons
 
     def _find(self, *args: Any) -> Any:
-        hooks = _HOOKS.on, _HOOKS.off
-        if hooks == (None, None):
+        on, off = _HOOKS.on, _HOOKS.off
+        if on is None and off is None:
             return self._pythons(*args)
-        _set(None)
+        is_set = on is not None and sys.getprofile() is on  # a walk may have taken it off
+        if is_set:
+            _set(None)
         _HOOKS.on = _HOOKS.off = None
         try:
             return self._pythons(*args)
         finally:
-            _HOOKS.on, _HOOKS.off = hooks
-            _set(_HOOKS.on)
+            _HOOKS.on, _HOOKS.off = on, off
+            if is_set:
+                _set(on)
 
 
 _IMPORTS = _Imports()
