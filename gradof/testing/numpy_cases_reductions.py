@@ -132,6 +132,9 @@ STATISTICS = (
     case("numpy.poly", "np.poly(np.concatenate([x + 1j * y, x - 1j * y]))", R(2), R(2)),
     case("numpy.poly", "np.poly(x * [[0, 1], [0, 0]])", matrix(2)),
     case("numpy.bincount", "np.bincount([0, 2, 2, 1], weights=x, minlength=5)", R(4)),
+    case("numpy.histogram", "np.histogram([0.1, 0.4, 0.5, 0.9], 3, weights=x)[0]", R(4)),
+    case("numpy.histogram2d", "np.histogram2d([0, 2, 2, 1], [0, 1, 1, 3], 2, weights=x)[0]", R(4)),
+    case("numpy.histogramdd", "np.histogramdd([[0.0, 0.3, 1.0]], 2, weights=x)[0]", R(3)),
     case("numpy.union1d", "np.union1d(x, y)", R(2), R(3)),
     case("numpy.trim_zeros", "np.trim_zeros(np.array([0.0, x[0], 0.0, x[1], 0.0]), 'f')", R(2)),
 )  # fmt: skip

@@ -32,8 +32,8 @@ _GROUPS: dict[str, dict[str, str]] = {
             genfromtxt load loadtxt save savetxt savez savez_compressed""",
         _WINDOW: "bartlett blackman hamming hanning kaiser",
         _COMPLEX: "roots sort_complex",
-        _AS_IT_IS: """histogram histogram2d histogram_bin_edges histogramdd intersect1d setdiff1d
-            setxor1d unique_all unique_counts unique_inverse""",
+        _AS_IT_IS: """histogram_bin_edges intersect1d setdiff1d setxor1d unique_all unique_counts
+            unique_inverse""",
         _BY_VALUE: "unique_values",
         _C: "asarray_chkfinite require",
         "makes a matrix, a class that numpy advises against": "asmatrix bmat",

@@ -19,18 +19,28 @@ NAMES = (
 class Unseeded:
     """Stands for a class, or a function that makes generators; all else is the original's own.
 
-    `made(generator)` is asked for one without a seed.
+    `made(generator)` is asked for one without a seed, and `seeded(generator)` for another. What is
+    given may stand for a generator itself, which `opened` gives.
     """
 
-    def __init__(self, original: Any, made: Callable[[Any], Any]) -> None:
-        self.__dict__.update(original=original, made=made)
+    def __init__(
+        self, original: Any, made: Callable[[Any], Any],
+        seeded: Callable[[Any], Any] = lambda generator: generator,
+        opened: Callable[[Any], Any] = lambda given: given,
+    ) -> None:  # fmt: skip
+        self.__dict__.update(original=original, made=made, seeded=seeded, opened=opened)
         functools.update_wrapper(self, original)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """A generator, or what stands for one that was given no seed."""
-        generator = self.original(*args, **kwargs)
-        given = any(a is not None for a in (*args, *kwargs.values()))
-        return generator if given else self.made(generator)
+        """What stands for a generator."""
+        given = [a for a in (*args, *kwargs.values()) if a is not None]
+        generator = self.original(
+            *map(self.opened, args), **{k: self.opened(v) for k, v in kwargs.items()}
+        )
+        for each in given:  # default_rng(rng) is rng
+            if self.opened(each) is generator:
+                return each
+        return self.seeded(generator) if given else self.made(generator)
 
     def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, self.original)

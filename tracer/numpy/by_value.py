@@ -3,8 +3,8 @@
     x[x > 0], np.nonzero(x), np.extract(mask, x), np.unique(x)
 
 How many elements there are is read as a Python number, which the trace guards: it holds for
-calls with as many. Which ones they are stays part of the graph. Histograms and sets, mostly of data
-without a gradient, are numpy's own at each call.
+calls with as many. Which ones they are stays part of the graph. Sets, mostly of data without a
+gradient, are numpy's own at each call.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def run_as_it_is(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 for _function in (
     np.intersect1d, np.setdiff1d, np.setxor1d, np.unique_all, np.unique_counts, np.unique_inverse,
-    np.histogram, np.histogram2d, np.histogramdd, np.histogram_bin_edges,
+    np.histogram_bin_edges,
 ):  # fmt: skip
     composed(_function)(functools.partial(run_as_it_is, _function))
 

@@ -10,8 +10,7 @@ their place is a `Drawn` (Note [Only names in the traced code]); the trace itsel
 and leaves the generator as it was. What is not caught moves it, and that is refused
 (`state/generators`). A clock is read in the same way.
 
-A gradient goes through `normal`, `uniform` and `exponential` to their parameters, as standard
-numbers are drawn and scaled, which is how numpy computes them.
+A gradient goes through those draws that are standard numbers, scaled (`scaled_draws`).
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ from gradof.tracer.numpy.numbers import as_scalar
 from gradof.tracer.numpy.orders import ORDERS
 from gradof.tracer.numpy.random_states import PUTS, TAKES, Bits, put, refused, take
 from gradof.tracer.numpy.recorder import Recorder, contains_traced, real
+from gradof.tracer.numpy.scaled_draws import SCALED
 from gradof.tracer.state.generators import GLOBAL, Clock
 from gradof.tracer.state.source import user_loc
 from gradof.tracer.state.unheard import quietly
@@ -86,6 +86,35 @@ class Drawn:
 
     def __reduce__(self) -> Any:
         return self.__dict__["generator"].__reduce__()
+
+
+class Seeded(Drawn):
+    """A generator that the traced code seeds: what it draws is the same at every call."""
+
+    def __getattr__(self, name: str) -> Any:
+        generator = self.__dict__["generator"]
+        found = getattr(generator, name)
+        if name == "spawn":
+            return lambda n: [Seeded(child) for child in found(n)]
+        return functools.partial(_of_seed, generator, name) if _draws(generator, name) else found
+
+
+def _of_seed(generator: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
+    """Constants; of traced parameters and items, what follows from constants."""
+    recorder = active_recorder()
+    if recorder is None or recorder.closed or not contains_traced((*args, *kwargs.values())):
+        return getattr(generator, name)(*args, **kwargs)
+    draw_constant = functools.partial(_of_seed, generator)
+    if name == "choice":
+        return _choice_by(draw_constant, *args, **kwargs)
+    if name == "permutation":
+        return _permuted_by(draw_constant, *args, **kwargs)
+    if name == "shuffle" and type(args[0]) is TracedArray:
+        return _shuffle_by(generator, *args, **kwargs)
+    scaled = SCALED.get(name)
+    if scaled is None:
+        return getattr(generator, name)(*plain(args), **plain(kwargs))
+    return _scaled(scaled, draw_constant, recorder, generator, name, args, kwargs)
 
 
 def _draws(generator: Any, name: str) -> bool:
@@ -139,15 +168,25 @@ def _called(generator: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
         return ORDERS[name](recorder, generator, *args, **kwargs)
     if name == "choice" and _is_of_objects(is_python, *args, **kwargs):
         return (_choice_of_python if is_python else _choice)(generator, *args, **kwargs)
-    scaled = None if is_python else _SCALED.get(name)
-    if scaled is not None:
-        args = tuple(_scalar(recorder, a) for a in args)
-        kwargs = {k: _scalar(recorder, v) for k, v in kwargs.items()}
-        if any(type(a) is TracedArray for a in (*args, *kwargs.values())):
-            given, named = real(args), {k: real(v) for k, v in kwargs.items()}
-            getattr(quietly(copy.deepcopy, generator), name)(*given, **named)  # numpy's own checks
-            return scaled(generator, *args, **kwargs)
+    scaled = None if is_python else SCALED.get(name)
+    if scaled is not None and contains_traced((*args, *kwargs.values())):
+        drawn = functools.partial(_called, generator)
+        return _scaled(scaled, drawn, recorder, generator, name, args, kwargs)
     return draw(recorder, generator, name, plain(args), plain(kwargs))
+
+
+def _scaled(
+    scaled: Function, drawn: Function, recorder: Recorder, generator: Any, name: str,
+    args: tuple[Any, ...], kwargs: dict[str, Any],
+) -> Any:  # fmt: skip
+    """A draw whose parameters are traced, if not whole numbers and texts alone."""
+    args = tuple(_scalar(recorder, a) for a in args)
+    kwargs = {k: _scalar(recorder, v) for k, v in kwargs.items()}
+    if not contains_traced((*args, *kwargs.values())):
+        return drawn(name, *args, **kwargs)
+    given, named = real(args), {k: real(v) for k, v in kwargs.items()}
+    getattr(quietly(copy.deepcopy, generator), name)(*given, **named)  # numpy's own checks
+    return scaled(drawn, generator, *args, **kwargs)
 
 
 def _is_of_objects(is_python: bool, *args: Any, **kwargs: Any) -> bool:
@@ -167,11 +206,31 @@ def _is_of_objects(is_python: bool, *args: Any, **kwargs: Any) -> bool:
 def _choice(rng: Any, a: Any, size: Any = None, replace: bool = True, p: Any = None,
             axis: int = 0, **kwargs: Any) -> Any:  # fmt: skip
     """Items by drawn places: which object it is decides the trace."""
+    return _choice_by(functools.partial(_called, rng), a, size, replace, p, axis, **kwargs)
+
+
+def _choice_by(drawn: Function, a: Any, size: Any = None, replace: bool = True, p: Any = None,
+               axis: int = 0, **kwargs: Any) -> Any:  # fmt: skip
+    if isinstance(a, TracedNumber):
+        return drawn("choice", whole(a), size, replace, p, **kwargs)
     items = as_array(a) if contains_traced(a) else np.asarray(a)
-    at = _called(rng, "choice", items.shape[axis], size, replace, p, **kwargs)
+    at = drawn("choice", items.shape[axis], size, replace, p, **kwargs)
     if not contains_traced(items):
         return items.take(whole(at), axis) if size is not None else items[int(at)]
     return np.take(items, at, axis)
+
+
+def _permuted_by(drawn: Function, x: Any, axis: int = 0) -> Any:
+    if isinstance(x, TracedNumber):
+        return drawn("permutation", whole(x))
+    items = as_array(x)
+    return np.take(items, drawn("permutation", items.shape[axis]), axis)
+
+
+def _shuffle_by(generator: Any, x: TracedArray, axis: int = 0) -> None:
+    places = np.arange(x.shape[axis])
+    generator.shuffle(places)
+    x[...] = np.take(x, places, axis)
 
 
 def _choice_of_python(generator: Any, seq: Any) -> Any:
@@ -182,29 +241,6 @@ def _scalar(recorder: Recorder, value: Any) -> Any:
     if type(value) is TracedNumber and isinstance(value.value, float):
         return as_scalar(recorder, value, np.float64)
     return plain(value)
-
-
-def _size(size: Any, *parameters: Any) -> Any:
-    return np.broadcast_shapes(*map(np.shape, parameters)) or None if size is None else size
-
-
-def _normal(rng: Any, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-    z = _called(rng, "standard_normal", _size(size, loc, scale))
-    return loc + scale * z
-
-
-def _uniform(rng: Any, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
-    name = "random" if isinstance(rng, np.random.Generator) else "random_sample"
-    return low + (high - low) * _called(rng, name, _size(size, low, high))
-
-
-def _exponential(rng: Any, scale: Any = 1.0, size: Any = None) -> Any:
-    return scale * _called(rng, "standard_exponential", _size(size, scale))
-
-
-_SCALED: dict[str, Function] = {
-    "normal": _normal, "uniform": _uniform, "exponential": _exponential,
-}  # fmt: skip
 
 
 # --- the names of numpy.random, random and time ---------------------------------------------------
@@ -236,7 +272,7 @@ def _of_global(name: str, generator: Any, original: Function) -> Function:
 
 def _unseeded(original: Function) -> Any:
     """A class of generators: one without a seed draws what no other call draws."""
-    return Unseeded(original, _without_seed)
+    return Unseeded(original, _without_seed, _with_seed, _opened)
 
 
 def _without_seed(made: Any) -> Any:
@@ -250,6 +286,15 @@ def _without_seed(made: Any) -> Any:
     return drawn_for(made)
 
 
+def _opened(given: Any) -> Any:
+    return given.__dict__["generator"] if issubclass(type(given), Drawn) else given
+
+
+def _with_seed(made: Any) -> Any:
+    is_numpys = type(made) in (np.random.Generator, np.random.RandomState)
+    return Seeded(made) if is_numpys and active_recorder() is not None else made
+
+
 def wraps_of(module: Any) -> dict[str, Wrap]:
     """By name, the wrappers of what draws in `numpy.random` or `random`."""
     found: dict[str, Wrap] = {}
@@ -259,5 +304,5 @@ def wraps_of(module: Any) -> dict[str, Wrap]:
             found[name] = functools.partial(_of_global, name, owner)
     if module is np.random:
         found["seed"] = functools.partial(_of_global, "seed", GLOBAL[0])
-        found |= dict.fromkeys(NAMES, _unseeded)
+        found |= dict.fromkeys((*NAMES, "Generator"), _unseeded)
     return found

@@ -220,7 +220,7 @@ def conform(recorder: Recorder, name: str, result: Any, want: Any) -> Any:
         return None
     if isinstance(want, bool):
         return result
-    if type(want) is type(result) and type(want) in (int, float):
+    if type(want) is type(result) and type(want) in (int, float, str):
         return result  # read, and guarded, by the adaptor, or one of the arguments
     array = recorder.traced(result)
     if array.shape != np.shape(want):

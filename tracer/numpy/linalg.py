@@ -135,6 +135,13 @@ def _matrix_power(a: Any, n: int) -> Any:
 # --- einsum ---------------------------------------------------------------------------------------
 
 
+@composed(np.einsum_path)
+def _einsum_path(*operands: Any, **options: Any) -> Any:
+    # It reads shapes alone.
+    shapes: list[Any] = [np.empty(x.shape) if isinstance(x, TracedArray) else x for x in operands]
+    return np.einsum_path(*shapes, **options)
+
+
 @composed(np.einsum)
 def _einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
     if not isinstance(subscripts, str):

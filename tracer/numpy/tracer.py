@@ -32,6 +32,7 @@ from gradof.tracer.core.whiles import Whiles
 from gradof.tracer.numpy import by_value as numpy_by_value
 from gradof.tracer.numpy import complex as numpy_complex
 from gradof.tracer.numpy import factor as numpy_factor
+from gradof.tracer.numpy import histograms as numpy_histograms
 from gradof.tracer.numpy import index_functions as numpy_index_functions
 from gradof.tracer.numpy import joins as numpy_joins
 from gradof.tracer.numpy import linalg as numpy_linalg
@@ -73,9 +74,9 @@ from gradof.tracer.state.reads import Reads
 
 # Importing these registers their adaptors.
 ADAPTORS = (
-    numpy_by_value, numpy_complex, numpy_factor, numpy_index_functions, numpy_joins, numpy_linalg,
-    numpy_numeric, numpy_operators, numpy_pad, numpy_quantile, numpy_reductions, numpy_selection,
-    numpy_shapes,
+    numpy_by_value, numpy_complex, numpy_factor, numpy_histograms, numpy_index_functions,
+    numpy_joins, numpy_linalg, numpy_numeric, numpy_operators, numpy_pad, numpy_quantile,
+    numpy_reductions, numpy_selection, numpy_shapes,
 )  # fmt: skip
 _HANDLERS = Handlers(record_ufunc, record_function, get_item, set_item, rows)
 
