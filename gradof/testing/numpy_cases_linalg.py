@@ -33,6 +33,8 @@ PRODUCTS = (
         )
     ),
     case("numpy.einsum", "np.einsum('ii', x)", R(3, 3)),
+    case("numpy.einsum_path", "np.einsum('ij,jk', x, x, optimize=np.einsum_path('ij,jk', x, x)[0])",
+         R(3, 3)),
     case("numpy.einsum", "np.einsum('ii->i', x)", R(3, 3)),
     case("numpy.einsum", "np.einsum('ij->j', x)", R(2, 3)),
     case("numpy.einsum", "np.einsum('ij,jk,kl->il', x, y, z, optimize=True)", R(2, 3), R(3, 2),

@@ -18,7 +18,7 @@ _C = "numpy's C code takes the array before it can be recorded"
 _GROUPS: dict[str, dict[str, str]] = {
     "numpy": {
         _NO_NUMBERS: """array2string array_repr array_str base_repr binary_repr
-            broadcast_shapes can_cast common_type datetime_as_string datetime_data einsum_path
+            broadcast_shapes can_cast common_type datetime_as_string datetime_data
             format_float_positional format_float_scientific frompyfunc get_include
             get_printoptions getbufsize geterr geterrcall info is_busday iscomplexobj isdtype
             isfortran isin isnat isrealobj isscalar issubdtype iterable may_share_memory

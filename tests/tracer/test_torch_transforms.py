@@ -123,6 +123,33 @@ def test_values_and_gradients_are_eagers(name: str) -> None:
     assert info.misses == 1 and info.backward_runs == 3
 
 
+NUMBERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "less": lambda r: r[0] - 1,
+    "less than": lambda r: 1.5 - r[0],
+    "by": lambda r: r[0] / 2 + 1 / r[1],
+    "a norm": lambda r: (r.norm() - 1) ** 2,
+    "complex": lambda r: (r[0] * (2 + 1j)).abs(),
+    "a bool": lambda r: r[0] * True,
+    "alpha": lambda r: torch.add(r[0], 1, alpha=2),
+    "floor": lambda r: torch.floor_divide(r[0].detach(), 2) + r[1],
+    "of whole numbers": lambda r: (r > 0).sum() - 1 + r[0],
+}
+
+
+TRANSFORMS: list[Any] = [vmap, lambda fn: vmap(grad(fn)), lambda fn: vmap(jacrev(fn))]
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_beside_one_number_of_each_row(name: str, transform: Any) -> None:
+    fn = transform(NUMBERS[name])
+    compiled = gradof.differentiate(fn, strict=True)
+    for seed in range(2):
+        x = torch.randn(4, 3, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+        torch.testing.assert_close(compiled(x), fn(x))
+    assert compiled.cache_info().misses == 1
+
+
 @pytest.mark.parametrize("name", ["second", "jacrev", "hessian", "per sample", "vjp of nothing"])
 def test_gradients_are_off_outside(name: str) -> None:
     fn = CASES[name]

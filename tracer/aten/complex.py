@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradof.ops.expr import Expr, F
-from gradof.tracer.aten.registry import Call, Operand, aten
+from gradof.tracer.aten.registry import Call, aten
 
 _SCALES = ("none", "root_n", "n")
 
@@ -44,10 +44,8 @@ def neg_view(c: Call, x: Expr) -> Expr:
 
 
 @aten("_conj.default", "_conj_copy.default")
-def conj(c: Call, x: Operand) -> Expr:
-    if isinstance(x, Expr):
-        return F.conj(x)
-    return c.full(x.conjugate())  # a number, within the gradient of exp(1j * x)
+def conj(c: Call, x: Expr) -> Expr:
+    return F.conj(x)
 
 
 @aten("resolve_conj.default", "resolve_neg.default")

@@ -12,13 +12,15 @@ the real result `i`, which the recorder compares with what was emitted.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
 
 from gradof.ir.attrs import Dense
-from gradof.ir.types import BOOL, DType, TensorType
+from gradof.ir.types import BOOL, C128, F64, I64, DType, TensorType
 from gradof.ops.expr import Emitter, Expr, F, Number
 from gradof.tracer.aten.types import from_torch_dtype, type_of
 
@@ -28,6 +30,7 @@ Adaptor = Callable[..., Results]
 AdaptorT = TypeVar("AdaptorT", bound=Adaptor)
 
 ADAPTORS: dict[str, Adaptor] = {}
+_NUMBERS: dict[type, DType] = {bool: BOOL, int: I64, float: F64, complex: C128}
 RANDOM: set[str] = set()
 
 
@@ -35,14 +38,34 @@ def aten(*names: str, random: bool = False) -> Callable[[AdaptorT], AdaptorT]:
     """Register an adaptor for overloads such as "add.Tensor"."""
 
     def register(adaptor: AdaptorT) -> AdaptorT:
+        taken = _of_numbers(adaptor) if _needs_a_tensor(adaptor) else adaptor
         for name in names:
             assert name not in ADAPTORS, f"aten.{name} has two adaptors"
-            ADAPTORS[name] = adaptor
+            ADAPTORS[name] = taken
             if random:
                 RANDOM.add(name)
         return adaptor
 
     return register
+
+
+def _needs_a_tensor(adaptor: Adaptor) -> bool:
+    """Whether an adaptor's first operand is no number."""
+    operands = list(inspect.signature(adaptor).parameters.values())[1:2]
+    return bool(operands) and operands[0].annotation in (Expr, "Expr")
+
+
+def _of_numbers(adaptor: Adaptor) -> Adaptor:
+    """The adaptor, for a number, too: within vmap torch casts and reshapes Python's numbers."""
+
+    @functools.wraps(adaptor)
+    def run(c: Call, *args: Any, **kwargs: Any) -> Results:
+        if args and not isinstance(args[0], Expr) and type(args[0]) in _NUMBERS:
+            number = TensorType(_NUMBERS[type(args[0])], (), c.type().device)
+            args = (c.full(args[0], number), *args[1:])
+        return adaptor(c, *args, **kwargs)
+
+    return run
 
 
 class Call:
