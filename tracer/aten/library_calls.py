@@ -87,3 +87,20 @@ def histc(
         types=((c.type().dtype, c.type().shape),),
     )
     return result
+
+
+@aten("searchsorted.Tensor")
+def searchsorted(
+    c: Call, ends: Expr, x: Expr, *, out_int32: bool = False, right: bool = False,
+    side: str | None = None, sorter: Expr | None = None,
+) -> Expr:  # fmt: skip
+    """Places of numbers among those that are in order, which have no gradient."""
+    operands = [F.detach(ends), F.detach(x), *([] if sorter is None else [sorter])]
+    settings = ("dict", ("out_int32", out_int32), ("right", right), ("side", side),
+                ("sorter", None if sorter is None else ("t", 2)))  # fmt: skip
+    result, _ = F.library_call.multiple(
+        *operands, name="aten::searchsorted.Tensor", call=(("t", 0), ("t", 1), settings),
+        types=((c.type().dtype, c.type().shape),),
+    )
+    return result
+
