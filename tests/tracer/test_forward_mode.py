@@ -75,6 +75,9 @@ CASES: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "of eigenvalues": lambda x, y: jacfwd(
         lambda v: torch.linalg.eigvalsh(torch.outer(v, v) + torch.diag(y))
     )(x),
+    "cumulated logarithms": lambda x, y: (
+        jacfwd(lambda v: v.logcumsumexp(0))(x), jvp(lambda v: torch.logcumsumexp(v, 0), (x,), (y,)),
+    ),
     "a softplus of rows": lambda x, y: vmap(jacfwd(lambda v: F.softplus(v @ W)))(
         torch.stack([x, y])
     ),

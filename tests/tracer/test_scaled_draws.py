@@ -113,6 +113,8 @@ def test_a_generator_that_is_kept_is_numpys() -> None:
     def fn(p: Any) -> Any:
         kept.rng = np.random.default_rng(0)
         assert isinstance(kept.rng, np.random.Generator)
+        assert isinstance(kept.rng, np.random.Generator | np.random.RandomState)
+        assert isinstance(kept.rng, None | np.random.Generator)
         return p * kept.rng.random(3)
 
     compiled = gradof.differentiate(fn)

@@ -42,6 +42,12 @@ class Unseeded:
                 return each
         return self.seeded(generator) if given else self.made(generator)
 
+    def __or__(self, other: Any) -> Any:
+        return self.original | other
+
+    def __ror__(self, other: Any) -> Any:
+        return other | self.original
+
     def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, self.original)
 

@@ -1,6 +1,7 @@
 """Calls that are traced as other Python, because torch's own would lose what tracing needs.
 
 `cosine_similarity` and `gaussian_nll_loss` clamp in place under no_grad, behind autograd's back;
+`logcumsumexp` has a gradient without a gradient of its own;
 `one_hot`, `tensor_split` and `torch.tensor` read values off tensors where tracing does not see it,
 and `ctc_loss` writes lists to one.
 Each replacement gives torch's values and torch's gradients.
@@ -76,6 +77,21 @@ def _cosine_similarity(
     b: torch.Tensor
     a, b = torch.broadcast_tensors(x1.to(dtype), x2.to(dtype))  # type: ignore[no-untyped-call]
     return ((a / _norm_at_least(a, dim, eps)) * (b / _norm_at_least(b, dim, eps))).sum(dim)
+
+
+_SQUARE = 1024  # elements of which all pairs are looked at
+
+
+@_instead_of(torch.logcumsumexp, torch.Tensor.logcumsumexp)
+def _logcumsumexp(input: torch.Tensor, dim: int) -> torch.Tensor:
+    # torch's gradient takes the logarithm of the cotangent, whose own gradient is nan at 0: by
+    # pairs where a transform may ask for that.
+    n = input.shape[dim] if input.dim() else 0
+    if not 0 < n <= _SQUARE or not torch._C._functorch.is_functorch_wrapped_tensor(input):
+        return torch.logcumsumexp(input, dim)
+    later = torch.ones(n, n, dtype=torch.bool, device=input.device).triu(1)
+    pairs = input.movedim(dim, -1).unsqueeze(-2).masked_fill(later, -math.inf)
+    return torch.logsumexp(pairs, -1).movedim(-1, dim)
 
 
 def cells_of(data: Any) -> list[Any]:
