@@ -38,7 +38,9 @@ DRAWS: dict[str, Draw] = {
     "a covariance": lambda rng, p: rng.multivariate_normal(p, COV + np.outer(p, p), 3),
     "choice": lambda rng, p: rng.choice(p, 5) * rng.choice(p),
     "choice by weights": lambda rng, p: rng.choice(p, 2, replace=False, p=[0.2, 0.5, 0.3]),
+    "choice of as many": lambda rng, p: rng.choice(len(p), len(p)) * p,
     "permutation": lambda rng, p: rng.permutation(p) * p,
+    "of names": lambda rng, p: rng.choice(a=p, size=4) * rng.normal(scale=p[0], loc=p[1]),
     "shuffle": lambda rng, p: _shuffled(rng, p * 1.0),
     "several": lambda rng, p: rng.normal(p) + rng.random() * rng.standard_normal(3),
 }  # fmt: skip
@@ -47,6 +49,7 @@ OF_GENERATORS: dict[str, Draw] = {
         p, COV + np.outer(p, p), method="cholesky"
     ),
     "eigh": lambda rng, p: rng.multivariate_normal(p, COV + np.outer(p, p), 2, method="eigh"),
+    "shuffle of a list": lambda rng, p: np.stack(_shuffled(rng, [p[0], p[1] ** 2, p[2], 1.0])),
     "children": lambda rng, p: sum(child.normal(p) for child in rng.spawn(2)),
     "itself": lambda rng, p: np.random.default_rng(rng).normal(p) + rng.normal(p),
 }
@@ -86,9 +89,18 @@ def test_of_a_generator_outside(draw: str, kind: str) -> None:
     assert compiled.cache_info().misses == 1
 
 
-def test_a_gradient_that_numbers_do_not_follow_is_refused() -> None:
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng, p: rng.gamma(p, 2.0),
+        lambda rng, p: p[rng.choice(3, p=p / np.sum(p))],
+        lambda rng, p: rng.poisson(p) * p,
+    ],
+    ids=["a shape", "weights", "counts"],
+)
+def test_what_numbers_do_not_follow_is_refused(draw: Draw) -> None:
     with pytest.raises(UnsupportedOpError):
-        gradof.grad(lambda p: np.sum(np.random.default_rng(0).gamma(p, 2.0)))(P)
+        gradof.grad(lambda p: np.sum(draw(np.random.default_rng(0), p)))(P)
 
 
 def test_numpys_errors_are_numpys() -> None:

@@ -105,12 +105,12 @@ def _of_seed(generator: Any, name: str, /, *args: Any, **kwargs: Any) -> Any:
     if recorder is None or recorder.closed or not contains_traced((*args, *kwargs.values())):
         return getattr(generator, name)(*args, **kwargs)
     draw_constant = functools.partial(_of_seed, generator)
-    if name == "choice":
-        return _choice_by(draw_constant, *args, **kwargs)
-    if name == "permutation":
-        return _permuted_by(draw_constant, *args, **kwargs)
-    if name == "shuffle" and type(args[0]) is TracedArray:
-        return _shuffle_by(generator, *args, **kwargs)
+    items = args[0] if args else kwargs.get("a", kwargs.get("x"))
+    if name in _OF_ITEMS and contains_traced(items):
+        return _OF_ITEMS[name](draw_constant, *args, **kwargs)
+    if name == "shuffle":  # in place
+        in_place = _shuffle_by if type(items) is TracedArray else type(generator).shuffle
+        return in_place(generator, *args, **kwargs)
     scaled = SCALED.get(name)
     if scaled is None:
         return getattr(generator, name)(*plain(args), **plain(kwargs))
@@ -225,6 +225,9 @@ def _permuted_by(drawn: Function, x: Any, axis: int = 0) -> Any:
         return drawn("permutation", whole(x))
     items = as_array(x)
     return np.take(items, drawn("permutation", items.shape[axis]), axis)
+
+
+_OF_ITEMS: dict[str, Function] = {"choice": _choice_by, "permutation": _permuted_by}
 
 
 def _shuffle_by(generator: Any, x: TracedArray, axis: int = 0) -> None:

@@ -24,6 +24,8 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from gradof.ir import forks
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -149,7 +151,7 @@ class _Imports:
     """What looks for a module and runs its body, unheard while any hook is on."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._count = 0
         self._pythons: Any = None
 
