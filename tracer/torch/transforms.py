@@ -29,6 +29,7 @@ from gradof.ir.core import Loc
 from gradof.tracer.core.regions import is_recording
 from gradof.tracer.torch.forward_mode import jvp_by_reverse, no_linearize, standard_basis
 from gradof.tracer.torch.functional import is_wrapper
+from gradof.tracer.torch.instead import refuse_duals
 
 _WRAPS: tuple[tuple[str, str], ...] = (
     ("torch._functorch.vmap", "_add_batch_dim"),
@@ -52,10 +53,7 @@ def inside(tensor: torch.Tensor, loc: Loc | None) -> torch.Tensor:
     UnsupportedOpError within torch's forward mode, and for what the trace does not know.
     """
     if torch.autograd.forward_ad._current_level >= 0:
-        raise UnsupportedOpError(
-            "dual tensors (torch.autograd.forward_ad) inside a traced function", loc=loc,
-            hint="use torch.func.jvp",
-        )  # fmt: skip
+        refuse_duals(loc)
     while transformed(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     if not is_wrapper(tensor):
