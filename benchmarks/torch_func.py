@@ -68,13 +68,13 @@ def _scalar(net: nn.Module) -> Callable[[Tensor], Tensor]:
 # --- physics --------------------------------------------------------------------------------------
 
 
-def lagrangian(net: nn.Module, state: Tensor, wanted: Tensor) -> Tensor:
+def lagrangian(net: nn.Module, state: Tensor, wanted: Tensor) -> Any:
     """Accelerations of a learnt Lagrangian (Cranmer et al. 2020)."""
 
-    def energy(q: Tensor, v: Tensor) -> Tensor:
+    def energy(q: Tensor, v: Tensor) -> Any:
         return (net(q) * (v**2).sum() + net(v)).squeeze()
 
-    def acceleration(s: Tensor) -> Tensor:
+    def acceleration(s: Tensor) -> Any:
         q, v = s[:2], s[2:]
         mass = hessian(energy, 1)(q, v) + torch.eye(2, dtype=F64)
         mixed = jacrev(grad(energy, 1), 0)(q, v)
@@ -83,38 +83,38 @@ def lagrangian(net: nn.Module, state: Tensor, wanted: Tensor) -> Tensor:
     return (vmap(acceleration)(state) - wanted).pow(2).mean()
 
 
-def hamiltonian(net: nn.Module, state: Tensor) -> Tensor:
+def hamiltonian(net: nn.Module, state: Tensor) -> Any:
     """The flow of a learnt Hamiltonian (Greydanus et al. 2019)."""
     turn = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=F64)
     return (vmap(lambda z: turn @ grad(_scalar(net))(z))(state) - state.flip(1)).pow(2).mean()
 
 
-def heat(net: nn.Module, points: Tensor) -> Tensor:
+def heat(net: nn.Module, points: Tensor) -> Any:
     """The residual of the heat equation, by a Hessian of each point."""
 
-    def residual(z: Tensor) -> Tensor:
+    def residual(z: Tensor) -> Any:
         return grad(_scalar(net))(z)[1] - 0.1 * hessian(_scalar(net))(z)[0, 0]
 
     return vmap(residual)(points).pow(2).mean()
 
 
-def burgers(net: nn.Module, points: Tensor) -> Tensor:
+def burgers(net: nn.Module, points: Tensor) -> Any:
     """The residual of Burgers' equation, by forward mode in forward mode."""
     along_x, along_t = torch.zeros_like(points), torch.zeros_like(points)
     along_x[:, 0], along_t[:, 1] = 1.0, 1.0
-    u, u_x = jvp(net, (points,), (along_x,))
+    u, u_x, *_ = jvp(net, (points,), (along_x,))
     u_t = jvp(net, (points,), (along_t,))[1]
     u_xx = jvp(lambda z: jvp(net, (z,), (along_x,))[1], (points,), (along_x,))[1]
     return (u_t + u * u_x - 0.01 * u_xx).pow(2).mean()
 
 
-def elasticity(net: nn.Module, points: Tensor) -> Tensor:
+def elasticity(net: nn.Module, points: Tensor) -> Any:
     """The energy of a neo-Hookean body whose displacements are learnt."""
 
-    def displaced(z: Tensor) -> Tensor:
+    def displaced(z: Tensor) -> Any:
         return torch.stack([net(z).squeeze(), net(z.flip(0)).squeeze()])
 
-    def energy(z: Tensor) -> Tensor:
+    def energy(z: Tensor) -> Any:
         strain = torch.eye(2, dtype=F64) + jacrev(displaced)(z)
         volume = torch.linalg.det(strain)
         return 0.5 * ((strain**2).sum() - 2) - volume.abs().log() + 0.5 * (volume - 1) ** 2
@@ -122,13 +122,13 @@ def elasticity(net: nn.Module, points: Tensor) -> Tensor:
     return vmap(energy)(points).mean()
 
 
-def geodesic(net: nn.Module, points: Tensor) -> Tensor:
+def geodesic(net: nn.Module, points: Tensor) -> Any:
     """Accelerations of geodesics, by Christoffel symbols of a learnt metric."""
 
-    def metric(z: Tensor) -> Tensor:
+    def metric(z: Tensor) -> Any:
         return torch.eye(2, dtype=F64) * (1 + net(z).squeeze() ** 2) + 0.1 * torch.outer(z, z)
 
-    def acceleration(z: Tensor, v: Tensor) -> Tensor:
+    def acceleration(z: Tensor, v: Tensor) -> Any:
         slope, inverse = jacfwd(metric)(z), torch.linalg.inv(metric(z))
         lower = slope.permute(0, 2, 1) + slope - slope.permute(2, 0, 1)
         return -0.5 * torch.einsum("il,ljk,j,k->i", inverse, lower, v, v)
@@ -136,11 +136,11 @@ def geodesic(net: nn.Module, points: Tensor) -> Tensor:
     return vmap(acceleration)(points, points.flip(1)).pow(2).mean()
 
 
-def virial(net: nn.Module, places: Tensor) -> Tensor:
+def virial(net: nn.Module, places: Tensor) -> Any:
     """Energy, forces and virial of pairs of atoms: the gradient by places and by a strain."""
     eye = torch.eye(len(places), dtype=F64)
 
-    def energy(r: Tensor, strain: Tensor) -> Tensor:
+    def energy(r: Tensor, strain: Tensor) -> Any:
         away = (r[:, None] - r[None]) @ (torch.eye(3, dtype=F64) + strain)
         distance = (away.pow(2).sum(-1) + eye).sqrt().flatten()
         return net(torch.stack([distance, 1 / distance], 1)).sum()
@@ -153,26 +153,26 @@ def virial(net: nn.Module, places: Tensor) -> Tensor:
 # --- densities ------------------------------------------------------------------------------------
 
 
-def score_matching(net: nn.Module, points: Tensor) -> Tensor:
+def score_matching(net: nn.Module, points: Tensor) -> Any:
     """Hyvarinen's objective (2005): the divergence of a score and its square."""
     score = grad(_scalar(net))
     return vmap(lambda z: jacfwd(score)(z).trace() + 0.5 * score(z).pow(2).sum())(points).mean()
 
 
-def continuous_flow(net: nn.Module, points: Tensor) -> Tensor:
+def continuous_flow(net: nn.Module, points: Tensor) -> Any:
     """A continuous normalizing flow in four steps, its divergence by Hutchinson's estimate."""
     noise = torch.linspace(-1, 1, points.numel(), dtype=F64).reshape(points.shape).sign()
     z, change = points, torch.zeros(len(points), dtype=F64)
     for _ in range(4):
-        step, moved = jvp(lambda z: net(z) * z, (z,), (noise,))
+        step, moved, *_ = jvp(lambda z: net(z) * z, (z,), (noise,))
         z, change = z + 0.1 * step, change + 0.1 * (moved * noise).sum(1)
     return (z.pow(2).sum(1) / 2 - change).mean()
 
 
-def residual_flow(net: nn.Module, points: Tensor) -> Tensor:
+def residual_flow(net: nn.Module, points: Tensor) -> Any:
     """The likelihood of a residual flow, by the determinant of each Jacobian."""
 
-    def flow(z: Tensor) -> Tensor:
+    def flow(z: Tensor) -> Any:
         return z + torch.stack([net(z).squeeze() * 0.1, z[0].sin()])
 
     logs = torch.linalg.slogdet(vmap(jacfwd(flow))(points))[1]
@@ -182,17 +182,17 @@ def residual_flow(net: nn.Module, points: Tensor) -> Tensor:
 # --- learning -------------------------------------------------------------------------------------
 
 
-def tangent_kernel(net: nn.Module, points: Tensor) -> Tensor:
+def tangent_kernel(net: nn.Module, points: Tensor) -> Any:
     """The empirical neural tangent kernel."""
 
     def of_parameters(parameters: Any, z: Tensor) -> Any:
         return functional_call(net, parameters, (z,)).squeeze()
 
     slopes = vmap(jacrev(of_parameters), (None, 0))(dict(net.named_parameters()), points)
-    return sum((s.flatten(1) @ s.flatten(1).T).pow(2).mean() for s in slopes.values())  # type: ignore[return-value]
+    return sum((s.flatten(1) @ s.flatten(1).T).pow(2).mean() for s in slopes.values())
 
 
-def clipped_by_sample(net: nn.Module, points: Tensor, wanted: Tensor) -> Tensor:
+def clipped_by_sample(net: nn.Module, points: Tensor, wanted: Tensor) -> Any:
     """Gradients of each sample, clipped, as of private learning."""
 
     def loss(parameters: Any, z: Tensor, t: Tensor) -> Any:
@@ -206,21 +206,21 @@ def clipped_by_sample(net: nn.Module, points: Tensor, wanted: Tensor) -> Tensor:
     return torch.stack(total).sum()
 
 
-def meta(net: nn.Module, x: Tensor, y: Tensor, x_new: Tensor, y_new: Tensor) -> Tensor:
+def meta(net: nn.Module, x: Tensor, y: Tensor, x_new: Tensor, y_new: Tensor) -> Any:
     """One inner step for each of some tasks (MAML, Finn et al. 2017)."""
     parameters = dict(net.named_parameters())
 
-    def loss(parameters: Any, x: Tensor, y: Tensor) -> Tensor:
+    def loss(parameters: Any, x: Tensor, y: Tensor) -> Any:
         return F.mse_loss(functional_call(net, parameters, (x,)), y)
 
-    def adapted(x: Tensor, y: Tensor, x_new: Tensor, y_new: Tensor) -> Tensor:
+    def adapted(x: Tensor, y: Tensor, x_new: Tensor, y_new: Tensor) -> Any:
         slopes = grad(loss)(parameters, x, y)
         return loss({k: v - 0.1 * slopes[k] for k, v in parameters.items()}, x_new, y_new)
 
     return vmap(adapted)(x, y, x_new, y_new).mean()
 
 
-def natural_gradient(net: nn.Module, points: Tensor) -> Tensor:
+def natural_gradient(net: nn.Module, points: Tensor) -> Any:
     """A product with the Fisher matrix of a logistic model: forward mode, then reverse."""
     parameters = dict(net.named_parameters())
     ones = {name: torch.ones_like(p) for name, p in parameters.items()}
@@ -228,16 +228,16 @@ def natural_gradient(net: nn.Module, points: Tensor) -> Tensor:
     def logits(parameters: Any) -> Any:
         return functional_call(net, parameters, (points,)).squeeze(1)
 
-    value, moved = jvp(logits, (parameters,), (ones,))
+    value, moved, *_ = jvp(logits, (parameters,), (ones,))
     share = torch.sigmoid(value) * (1 - torch.sigmoid(value))
     (found,) = vjp(logits, parameters)[1](share * moved)
     return torch.stack([(f**2).sum() for f in found.values()]).sum()
 
 
-def newton(weights: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+def newton(weights: Tensor, rows: Tensor, labels: Tensor) -> Any:
     """The loss after three of Newton's steps of a logistic regression."""
 
-    def loss(w: Tensor) -> Tensor:
+    def loss(w: Tensor) -> Any:
         return F.softplus(-(rows @ w) * labels.sign()).sum() + 0.5 * w.pow(2).sum()
 
     w = weights
@@ -246,7 +246,7 @@ def newton(weights: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
     return loss(w) + w.sum()
 
 
-def gauss_newton(weights: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
+def gauss_newton(weights: Tensor, rows: Tensor, wanted: Tensor) -> Any:
     """The same of least squares, by Jacobians."""
     w = weights
     for _ in range(3):
@@ -257,7 +257,7 @@ def gauss_newton(weights: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
     return (torch.tanh(rows @ w) - wanted).pow(2).sum()
 
 
-def conjugate_gradients(weights: Tensor, rows: Tensor, wanted: Tensor) -> Tensor:
+def conjugate_gradients(weights: Tensor, rows: Tensor, wanted: Tensor) -> Any:
     """Three steps towards the Newton step, by products with the Hessian."""
     slope = grad(lambda w: torch.log1p((rows @ w - wanted) ** 2).sum())
     residual = slope(weights)
@@ -291,10 +291,10 @@ def programs() -> dict[str, Program]:
     }
     for fn in (newton, gauss_newton, conjugate_gradients):
         found[fn.__name__] = Program(fn, (weights, rows, wanted), [weights])
-    parameters, _ = stack_module_state([_net() for _ in range(3)])  # type: ignore[no-untyped-call]
+    parameters, _ = stack_module_state([_net() for _ in range(3)])
     stacked = {name: p.detach().requires_grad_() for name, p in parameters.items()}
 
-    def ensemble(points: Tensor) -> Tensor:
+    def ensemble(points: Tensor) -> Any:
         """The spread of three networks."""
         return vmap(lambda p: functional_call(net, p, (points,)))(stacked).var(0).mean()
 
@@ -303,7 +303,7 @@ def programs() -> dict[str, Program]:
 
 
 def _of_net(fn: Callable[..., Tensor], net: nn.Module) -> Callable[..., Tensor]:
-    def loss(*args: Tensor) -> Tensor:
+    def loss(*args: Tensor) -> Any:
         return fn(net, *args)
 
     return loss
