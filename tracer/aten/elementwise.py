@@ -277,7 +277,7 @@ def to_copy(c: Call, x: Expr, *_: Any, **__: Any) -> Expr:
         return x != scalar_for(0, x.type)
     if x.dtype.is_complex and not dtype.is_complex and dtype is not BOOL:
         x = F.real(x)  # as torch does, with a warning
-    if x.type.device != c.type().device:
+    if str(getattr(c.args[0], "device", c.type().device)) != c.type().device:  # `x` was moved
         return x.cast(dtype).to_device(c.type().device)  # fresh memory by that alone
     return F.copy(x) if dtype == x.dtype else x.cast(dtype)
 
