@@ -67,3 +67,18 @@ def test_a_wrong_value_is_found() -> None:
     with planted("exp", numpy="np.exp(np.conj({x}))"):
         with pytest.raises(GradientMismatchError, match="output"):
             check(lambda z: torch.exp(z), (_z(),))
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom is <= 0:UserWarning")  # eager's own
+@pytest.mark.parametrize("name", ["to a real number", "variance", "deviation and mean"])
+@pytest.mark.parametrize("kind", ["zeros", "equal", "one"])
+def test_where_nothing_is_spread(name: str, kind: str) -> None:
+    z = {"zeros": 0 * _z(), "equal": 0 * _z() + (1 + 2j), "one": _z()[:1, :1]}[kind]
+    results = []
+    for fn in (RIGHT[name], gradof.differentiate(RIGHT[name], strict=True)):
+        at = z.clone().requires_grad_()
+        made = fn(at)
+        parts = [made] if isinstance(made, Tensor) else list(made)
+        total = sum((2j * p).real.sum() + p.real.sum() for p in parts)
+        results.append([*parts, *torch.autograd.grad(total, at)])  # type: ignore[arg-type]
+    torch.testing.assert_close(results[1], results[0], equal_nan=True)

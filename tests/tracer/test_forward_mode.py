@@ -5,6 +5,7 @@ Where torch's own formulas are wrong, as for norms in a later gradient, differen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,8 @@ import gradof
 from gradof.errors import EagerWarning, UnsupportedOpError
 
 pytestmark = pytest.mark.filterwarnings(  # eager's own, of its forward mode
-    "ignore:.*torch.jit:DeprecationWarning", "ignore:Attempted to insert a get_attr:UserWarning"
+    "ignore:.*torch.jit:DeprecationWarning", "ignore:Attempted to insert a get_attr:UserWarning",
+    "ignore:Casting complex values:UserWarning",
 )
 Tensor = torch.Tensor
 torch.manual_seed(0)  # the same weights, whichever tests there are
@@ -59,6 +61,12 @@ CASES: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "jacfwd of jacfwd": lambda x, y: jacfwd(jacfwd(lambda v: v.sin().prod()))(x),
     "jacrev of jacfwd": lambda x, y: jacrev(jacfwd(lambda v: v.sin().prod()))(x),
     "in chunks": lambda x, y: jacrev(_wave, chunk_size=2)(x),
+    "several in chunks": lambda x, y: jacrev(
+        lambda v: (v[:3] * v[1:4], v.sum(), v.float()), chunk_size=3
+    )(x),
+    "of several": lambda x, y: jacfwd(
+        lambda d, v: d["a"] * v.sum() + d["b"], argnums=(0, 1)
+    )({"a": x, "b": y[0]}, y),
     "hessian": lambda x, y: hessian(_total)(x),
     "of one number": lambda x, y: hessian(torch.sin)(x[0]),
     "of nothing": lambda x, y: (jacfwd(torch.sin)(x[:0]), jacrev(torch.sin)(x[:0])),
@@ -131,8 +139,8 @@ def _solutions(x: Tensor, y: Tensor) -> Any:
 
 @pytest.mark.parametrize("fn", [_layer_norm, _batch_norm, _solutions])
 def test_gradients_are_those_of_differences(fn: Callable[..., Any]) -> None:
-    # torch takes the mean for a constant in the gradient of forward mode, and mixes up the
-    # matrices of a batch (https://github.com/pytorch/pytorch: linalg_solve under vmap of jvp)
+    # torch 2.13 takes the mean for a constant in the gradient of forward mode, and mixes up the
+    # matrices of linalg.solve under vmap of jvp
     compiled = gradof.differentiate(fn, strict=True)
     x, y = _inputs(0)
     way, step = torch.linspace(-1, 1, 5, dtype=torch.float64), 1e-6
@@ -156,16 +164,19 @@ def test_gradients_are_those_of_differences(fn: Callable[..., Any]) -> None:
         lambda x, y: jvp(lambda v: v * 2, x, y),
         lambda x, y: jvp(lambda v: (), (x,), (y,)),
         lambda x, y: jvp(lambda v: v * 2, (x,), (y,), has_aux=True),
+        lambda x, y: jvp(lambda v: v * 2, (x,), (y.long(),)),
+        lambda x, y: jacfwd(lambda v: v * 2.0)(x.long()),
     ],
-    ids=["strict", "a number", "a size", "a structure", "no tuple", "nothing", "aux"],
+    ids=["strict", "a number", "a size", "a structure", "no tuple", "nothing", "aux", "whole",
+         "of whole"],
 )
 def test_errors_are_eagers(fn: Callable[..., Any]) -> None:
     inputs = _inputs(0)
-    with pytest.raises(RuntimeError) as expected:
+    with pytest.raises((RuntimeError, ValueError)) as expected:
         fn(*inputs)
-    with pytest.raises(Exception, match=str(expected.value)[:12].replace("(", r"\(")) as found:
+    with pytest.raises(Exception, match=re.escape(str(expected.value)[:70])) as found:
         gradof.differentiate(fn, strict=True)(*inputs)
-    assert isinstance(found.value, RuntimeError | gradof.errors.GradofError)
+    assert isinstance(found.value, type(expected.value) | gradof.errors.GradofError)
 
 
 def test_what_is_torchs_own_is_refused() -> None:
@@ -177,7 +188,10 @@ def test_what_is_torchs_own_is_refused() -> None:
     def linear(x: Tensor, y: Tensor) -> Any:
         return linearize(torch.sin, x)[1](y).sum()
 
-    for fn, what in ((dual, "forward_ad"), (linear, "linearize")):
+    def mixed(x: Tensor, y: Tensor) -> Any:
+        return jvp(torch.sin, (x,), (torch.complex(x, y),))[1].abs().sum()
+
+    for fn, what in ((dual, "forward_ad"), (linear, "linearize"), (mixed, "a tangent of")):
         with pytest.raises(UnsupportedOpError, match=rf"{what}(.|\n)*test_forward_mode.py"):
             gradof.differentiate(fn, strict=True)(*_inputs(0))
         with pytest.warns(EagerWarning, match=what):

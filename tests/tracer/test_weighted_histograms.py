@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_ends_follow_the_data() -> None:
 def test_errors_are_numpys(fn: Callable[[Any], Any]) -> None:
     with pytest.raises((ValueError, TypeError)) as expected:
         fn(W)
-    with pytest.raises(Exception, match=str(expected.value)[:20]):
+    with pytest.raises(Exception, match=re.escape(str(expected.value))):
         gradof.differentiate(fn)(W)
 
 

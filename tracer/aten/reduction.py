@@ -131,6 +131,23 @@ def _summed_in(c: Call, x: Expr) -> Expr:
     return x.cast(F64) if c.results[0].device.type == "cpu" else x
 
 
+def _complex_spread(
+    c: Call, x: Expr, name: str, dims: tuple[int, ...], correction: float, keepdims: bool
+) -> Expr:
+    """The variance of both parts together, or its root by a norm, whose slope at 0 is 0."""
+    if name == "var":
+        parts = (_summed_in(c, part) for part in (F.real(x), F.imag(x)))
+        real, imag = (
+            F.var(p, dims=dims, correction=correction, keepdims=keepdims) for p in parts
+        )
+        return real + imag
+    x = x.cast(C128) if c.results[0].device.type == "cpu" else x
+    away = F.abs(x - F.mean(x, dims=dims, keepdims=True))
+    count = max(math.prod(x.shape[d] for d in dims) - correction, 0.0)
+    size = F.torch_norm(away, ord=2.0, dims=dims, keepdims=keepdims)
+    return size * (1 / math.sqrt(count) if count else math.inf)
+
+
 for _name in ("var", "std"):
 
     def _spread(
@@ -140,10 +157,8 @@ for _name in ("var", "std"):
         options: dict[str, Any] = {
             "dims": all_dims(x, dim), "correction": _correction(correction), "keepdims": keepdim,
         }  # fmt: skip
-        if x.dtype.is_complex:  # the sum of those of both parts
-            parts = [F.var(_summed_in(c, part), **options) for part in (F.real(x), F.imag(x))]
-            spread = parts[0] + parts[1]
-            spread = spread if _name == "var" else F.sqrt(spread)
+        if x.dtype.is_complex:
+            spread = _complex_spread(c, x, _name, **options)
         else:
             spread = F.__getattr__(_name)(_summed_in(c, x), **options)
         return spread.cast(c.type().dtype)

@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,15 +17,31 @@ from gradof.tracer.numpy.by_value import run_as_it_is
 from gradof.tracer.numpy.functions import as_array, composed
 from gradof.tracer.numpy.recorder import contains_traced
 
+Adaptor = Callable[..., Any]
 
-@composed(np.histogram)
+
+def _by_weights(function: Any) -> Callable[[Adaptor], Adaptor]:
+    """Registers what numpy's function is where the weights are traced; it is its own elsewhere."""
+
+    def register(ours: Adaptor) -> Adaptor:
+        signature = inspect.signature(ours)
+
+        @composed(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            given = signature.bind(*args, **kwargs).arguments
+            by = ours if contains_traced(given.get("weights")) else (
+                functools.partial(run_as_it_is, function))  # fmt: skip
+            return by(*args, **kwargs)
+
+        return ours
+
+    return register
+
+
+@_by_weights(np.histogram)
 def _histogram(
     a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
-    if not contains_traced(weights):
-        return run_as_it_is(
-            np.histogram, a, bins=bins, range=range, density=density, weights=weights
-        )
     values, shares = np.ravel(as_array(a)), as_array(weights)
     if shares.shape != np.shape(a):
         raise ValueError("weights should have the same shape as a.")
@@ -31,14 +50,10 @@ def _histogram(
     return (_density(heights, [edges]) if density else heights), edges
 
 
-@composed(np.histogram2d)
+@_by_weights(np.histogram2d)
 def _histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
-    if not contains_traced(weights):
-        return run_as_it_is(
-            np.histogram2d, x, y, bins=bins, range=range, density=density, weights=weights
-        )
     if len(x) != len(y):
         raise ValueError("x and y must have the same length.")
     if hasattr(bins, "__len__") and len(bins) not in (1, 2):  # one array of edges, for both
@@ -47,14 +62,10 @@ def _histogram2d(
     return heights, edges[0], edges[1]
 
 
-@composed(np.histogramdd)
+@_by_weights(np.histogramdd)
 def _histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
-    if not contains_traced(weights):
-        return run_as_it_is(
-            np.histogramdd, sample, bins=bins, range=range, density=density, weights=weights
-        )
     columns = _columns(sample)
     counts = list(bins) if hasattr(bins, "__len__") else [bins] * len(columns)
     if len(counts) != len(columns):

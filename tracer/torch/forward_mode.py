@@ -32,8 +32,9 @@ def jvp_by_reverse(
 ) -> Any:  # fmt: skip
     """In place of torch's `_jvp_with_argnums`, which jvp, jacfwd and hessian are made of.
 
-    Its results, and its RuntimeErrors: for arguments that do not fit one another, and results that
-    are no tensors or, with `strict`, depend on no argument.
+    Its results, and its errors: RuntimeErrors for arguments that do not fit one another, and for
+    results that are no tensors or, with `strict`, depend on no argument; ValueErrors for whole
+    numbers. UnsupportedOpError for a complex tangent of a real number, or the other way round.
     """
     if not isinstance(primals, tuple):
         raise RuntimeError(
@@ -49,7 +50,8 @@ def jvp_by_reverse(
     def pulled(cotangents: list[Tensor]) -> list[Tensor]:
         return tree_flatten(pull(cotangents))[0]
 
-    _, push = vjp(pulled, [torch.ones_like(y) for y in made])  # anywhere, but torch divides
+    # Any cotangent would do, but for rules of torch's that take its logarithm.
+    _, push = vjp(pulled, [torch.ones_like(y) for y in made])
     (moved,) = push(tree_flatten(tangents)[0])
     moved = [v.contiguous() if y.is_contiguous() else v for y, v in zip(made, moved, strict=True)]
     return outputs.put_together(made, moved, *rest)
@@ -83,13 +85,14 @@ class _Outputs:
         self.moving = [y.is_floating_point() or y.is_complex() for y in flat]
         parts = list(zip(flat, self.moving, strict=True))
         still = [y for y, moves in parts if not moves], aux
+        # vjp wants a result; where none has a tangent, a number that nobody asks for
         return [y for y, moves in parts if moves] or [torch.zeros(())], still
 
     def put_together(
         self, made: list[Tensor], moved: list[Tensor], still: list[Tensor], aux: Any
     ) -> Any:
         """The results and their tangents, of the structure that `func` gave."""
-        pairs, rest = iter(zip(made, moved, strict=True)), iter(still)  # of none, a number is left
+        pairs, rest = iter(zip(made, moved, strict=True)), iter(still)
         both = [
             next(pairs) if moves else (y := next(rest), torch.zeros_like(y))
             for moves in self.moving
@@ -117,6 +120,16 @@ def _check_tangents(primals: Any, tangents: Any) -> None:
     _torchs.assert_non_empty_list_of_tensors(flat, _torchs.jvp_str, "primals")
     _torchs.assert_non_empty_list_of_tensors(moved, _torchs.jvp_str, "tangents")
     for primal, tangent in zip(flat, moved, strict=True):
+        for what, tensor in (("primal", primal), ("tangent", tangent)):
+            if not (tensor.is_floating_point() or tensor.is_complex()):
+                raise ValueError(
+                    f"Expected {what} to be floating point or complex, but got: {tensor.dtype}"
+                )
+        if primal.is_complex() != tangent.is_complex():
+            raise UnsupportedOpError(
+                f"a tangent of {tangent.dtype} for {primal.dtype}", loc=user_loc(),
+                hint="give both the same dtype",
+            )  # fmt: skip
         if primal.shape != tangent.shape:
             raise RuntimeError(
                 "Trying to set a forward gradient that has a different size than that of the "
@@ -135,11 +148,12 @@ def standard_basis(
     count = sum(numels)
     step = chunk_size or max(count, 1)
     for first in range(0, max(count, 1), step):
+        last = min(first + step, count)
         made, start = [], 0
         for tensor, n in zip(tensors, numels, strict=True):
-            eye = torch.eye(count, dtype=tensor.dtype, device=tensor.device)
-            rows = eye[first : first + step, start : start + n]
-            made.append(rows.reshape(rows.shape[0], *tensor.shape))
+            at = torch.arange(start, start + n, device=tensor.device)
+            rows = torch.arange(first, last, device=tensor.device).unsqueeze(1) == at
+            made.append(rows.to(tensor.dtype).reshape(last - first, *tensor.shape))
             start += n
         yield tuple(made)
 
